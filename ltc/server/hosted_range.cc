@@ -6,28 +6,14 @@
 #include "absl/strings/str_join.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
-#include "common/base/random.h"
 
 namespace nova {
 namespace {
 
-constexpr Nanos kGroupRetry = 50 * kMillisecond;       // while a log group cannot be replaced
-constexpr Nanos kAnswerOfMember = 250 * kMillisecond;  // of a log group that is to be listed
-constexpr uint64_t kRequestBytes = 1 << 20;  // of others: so much, where a log or manifest is placed
-constexpr Nanos kReadOfCopy = 5 * kSecond;   // of a manifest, before it counts as unread
+constexpr Nanos kGroupRetry = 50 * kMillisecond;  // while a log group cannot be replaced
+constexpr Nanos kReadOfCopy = 5 * kSecond;        // of a manifest, before it counts as unread
 // a member that failed, and still has a lease then, may be taken again
 constexpr Nanos kForgiveAfter = 5 * kSecond;
-
-// Of the part of the table, a fragment or the metadata, that has the fewest.
-uint32_t LivingCopies(const TableInfo& table, const std::map<StocId, std::string>& living) {
-  uint32_t fewest = UINT32_MAX;
-  ForEachPart(table, [&](uint32_t part) {
-    const std::vector<StocId>& stocs = *CopiesOf(table, part);
-    const auto lives = [&living](StocId stoc) { return living.contains(stoc); };
-    fewest = std::min(fewest, static_cast<uint32_t>(std::count_if(stocs.begin(), stocs.end(), lives)));
-  });
-  return fewest;
-}
 
 // How many of the members are on living StoCs of which `what` is true.
 size_t CountOn(const std::vector<StocId>& members, const std::vector<NodeInfo>& live, bool NodeInfo::*what) {
@@ -44,275 +30,6 @@ std::vector<StocId> StocsOf(const LogGroup& group) {
 
 }  // namespace
 
-// --- the record
-
-RangeRecord RecordKeeper::Get() const {
-  MutexLock lock(&mu_);
-  return record_;
-}
-
-class RecordKeeper::Turn {
- public:
-  Turn(RecordKeeper* keeper, Nanos deadline_ns) : keeper_(keeper) {
-    MutexLock lock(&keeper_->mu_);
-    while (keeper_->changing_ && Now() < deadline_ns) {
-      keeper_->change_ended_.WaitUntil(&keeper_->mu_, deadline_ns);
-    }
-    mine_ = !keeper_->changing_;
-    keeper_->changing_ = true;
-  }
-  ~Turn() {
-    if (!mine_) return;
-    MutexLock lock(&keeper_->mu_);
-    keeper_->changing_ = false;
-    keeper_->change_ended_.SignalAll();
-  }
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
-  bool mine() const { return mine_; }
-
- private:
-  RecordKeeper* const keeper_;
-  bool mine_ = false;
-};
-
-Status RecordKeeper::Update(const std::function<Status(RangeRecord*)>& change) {
-  const Turn turn(this, kNever);
-  const std::shared_ptr<NodeSession> session = services_->session();
-  if (session == nullptr) return absl::UnavailableError("no session with the cluster");
-  for (;;) {
-    RangeRecord next = Get();
-    NOVA_RETURN_IF_ERROR(change(&next));
-    auto stored = session->UpdateRange(next);
-    if (absl::IsAborted(stored.status())) {
-      NOVA_RETURN_IF_ERROR(TakeLateUpdate(session.get(), next.id));
-      continue;
-    }
-    NOVA_RETURN_IF_ERROR(stored.status());
-    MutexLock lock(&mu_);
-    record_ = *std::move(stored);
-    return OkStatus();
-  }
-}
-
-// Somebody was first. An update of ours that ended in doubt, with its session, may have been written after
-// all.
-Status RecordKeeper::TakeLateUpdate(NodeSession* session, RangeId id) {
-  NOVA_ASSIGN_OR_RETURN(RangeRecord stored, session->ReadRange(id));
-  MutexLock lock(&mu_);
-  if (stored.epoch != record_.epoch || stored.owner_incarnation != record_.owner_incarnation ||
-      stored.version == record_.version) {
-    return absl::FailedPreconditionError(
-        StrCat("range ", id.value(), ": epoch ", record_.epoch.value(), " is no longer ours"));
-  }
-  record_ = std::move(stored);
-  return OkStatus();
-}
-
-Status RecordKeeper::UpdateOrCancel(const std::function<void()>& before_asking,
-                                    const std::function<void(RangeRecord*)>& change) {
-  const Turn turn(this, Now() + kMostDoubt);  // what is under way here ends before anything stands still
-  if (!turn.mine()) return absl::CancelledError("another change of the record is under way");
-  const std::shared_ptr<NodeSession> session = services_->session();
-  if (session == nullptr) return absl::CancelledError("no session with the cluster");
-  before_asking();
-  for (;;) {
-    const RangeRecord before = Get();
-    RangeRecord after = before;
-    change(&after);
-    auto handed = session->HandOverRange(before, after, kMostDoubt);
-    if (absl::IsAborted(handed.status())) {
-      NOVA_RETURN_IF_ERROR(TakeLateUpdate(session.get(), before.id));
-      continue;
-    }
-    NOVA_RETURN_IF_ERROR(handed.status());
-    MutexLock lock(&mu_);
-    record_ = std::move(handed->record);
-    return handed->cancelled
-               ? absl::CancelledError("the store did not answer in time: the record was left as it was")
-               : OkStatus();
-  }
-}
-
-// --- the manifest (M1) on StoCs
-
-// What the Range works with, and keeps: a flush or compaction under way outlives the HostedRange when the
-// range is lost.
-class HostedRange::StocBackend : public ManifestStorage, public RangeHost, public JobRunner {
- public:
-  StocBackend(const HostServices* services, const HostedRangeOptions& options,
-              const RangeAssignment& assignment, const LtcSettings& settings)
-      : range_services(services->range),
-        keeper(services, assignment.record),
-        creator_{assignment.record.id, assignment.record.epoch, 0},
-        services_(services),
-        options_(options),
-        placement_(options.placement) {
-    Configure(settings, [] {});
-    range_services.host = this;
-    range_services.off = options.off;
-    if (services->offloader != nullptr) range_services.jobs = this;
-    range_services.garbage = [drop = services->garbage, holder = creator_](const TableInfo& t) {
-      drop(t, holder);
-    };
-  }
-
-  std::vector<StocChoice> LiveStocs() const {
-    std::set<StocId> avoided;
-    {
-      MutexLock lock(&mu_);
-      avoided = avoided_;
-    }
-    std::vector<StocChoice> choices;
-    for (const NodeInfo& n : services_->stocs->live()) {
-      if (n.draining || avoided.contains(n.stoc_id)) continue;
-      choices.push_back({n.stoc_id, n.host, services_->stocs->LoadOf(n.stoc_id), n.disk});
-    }
-    return choices;
-  }
-  // Members on StoCs that are emptied for their disks leave a group of `wanted`: a new one would have fewer
-  // of them, and no fewer members.
-  bool BetterWithoutEmptied(size_t emptied_members, size_t wanted) const {
-    size_t all = 0, emptied = 0;
-    for (const NodeInfo& n : services_->stocs->live()) {
-      all += !n.draining;
-      emptied += !n.draining && n.emptied;
-    }
-    return emptied_members > std::min(wanted, all) - std::min(wanted, all - emptied);
-  }
-  // StoCs that stand still, whose lease has not ended yet: nothing new goes there.
-  void Avoid(std::set<StocId> stocs) {
-    MutexLock lock(&mu_);
-    avoided_ = std::move(stocs);
-  }
-  // `hosts` have a copy already.
-  std::vector<StocId> Pick(const std::vector<StocChoice>& from, size_t count, std::set<std::string> hosts) {
-    MutexLock lock(&mu_);
-    return PickStocs(from, count, kRequestBytes, 2, &random_, std::move(hosts));
-  }
-
-  StatusOr<ManifestGroup> Create(std::string_view first_record, const Uuid& file) override {
-    const ManifestGroup group{file, Pick(LiveStocs(), static_cast<size_t>(options_.manifest_replicas), {})};
-    if (group.members.empty()) return absl::UnavailableError("no StoC for the manifest");
-    NOVA_RETURN_IF_ERROR(Write(group, 0, /*create=*/true, first_record));
-    return group;
-  }
-  Status Append(const ManifestGroup& group, uint64_t offset, std::string_view record) override {
-    const Status s = Write(group, offset, /*create=*/false, record);
-    return options_.off.m2_edit_first && !absl::IsFailedPrecondition(s) ? OkStatus() : s;
-  }
-  Status Install(const ManifestGroup& group) override {
-    return keeper.UpdateOrCancel([] {}, [&](RangeRecord* r) { r->manifest = group; });
-  }
-  // A live lease: a coordinator whose own session with the store lives has answered lately.
-  bool MayInstall() const override {
-    const std::shared_ptr<NodeSession> session = services_->session();
-    return session != nullptr && Now() < session->lease_expiry_ns();
-  }
-  void Delete(const ManifestGroup& group) override {
-    const Nanos within = options_.request_deadline_ns;
-    services_->run_control([services = services_, creator = creator_, within, group] {
-      for (const StocId stoc : group.members) {
-        services->stocs->DropReferences(stoc, creator.range, creator.epoch, {{group.file, 0}}, Now() + within)
-            .IgnoreError();
-      }
-    });
-  }
-
-  StocStates StatesOfStocs() const {
-    const StocList told = services_->stocs_told();
-    StocStates states;
-    for (const NodeInfo& n : told.live) {
-      states.live[n.stoc_id] = n.host;
-      if (n.draining) states.draining.insert(n.stoc_id);
-      if (n.emptied) states.emptied.insert(n.stoc_id);
-      if (n.disk == DiskState::kSlow) states.slow.insert(n.stoc_id);
-      if (n.disk > DiskState::kSlow) states.avoided.insert(n.stoc_id);
-    }
-    states.lost = {told.lost.begin(), told.lost.end()};
-    states.version = told.version;
-    MutexLock lock(&mu_);
-    states.avoided.insert(avoided_.begin(), avoided_.end());
-    return states;
-  }
-  CopyPlanner PlannerOfCopies() override {
-    return [states = StatesOfStocs(), replicas = options_.placement.replicas](const TableInfo& table,
-                                                                              const std::set<StocId>& avoid) {
-      CopyPlan plan;
-      plan.living = LivingCopies(table, states.live);
-      if (avoid.empty()) {
-        plan.copies = PlanCopies(table, states, replicas);
-      } else {
-        StocStates now = states;
-        now.avoided.insert(avoid.begin(), avoid.end());
-        plan.copies = PlanCopies(table, now, replicas);
-      }
-      for (const PartCopy& c : plan.copies) plan.bytes += c.to == StocId() ? 0 : PartBytes(table, c.part);
-      return plan;
-    };
-  }
-  StatusOr<Placement> Place(uint64_t table_bytes) override {
-    const std::vector<StocChoice> live = LiveStocs();
-    MutexLock lock(&mu_);
-    Placement placement = PlaceTable(live, table_bytes, placement_, &random_);
-    if (placement.fragments.empty()) return absl::UnavailableError("no StoC is alive");
-    return placement;
-  }
-  // What concerns the placement of tables, from now on; `rest` tells the range what concerns that. Nothing
-  // where it was told already. Of two calls one is as a whole before the other.
-  void Configure(const LtcSettings& settings, const std::function<void()>& rest) {
-    MutexLock lock(&mu_);
-    if (settings == configured_) return;
-    configured_ = settings;
-    placement_.scatter_width = settings.scatter_width.value_or(options_.placement.scatter_width);
-    placement_.choices = settings.power_of_d.value_or(options_.placement.choices);
-    rest();
-  }
-  LtcSettings settings() const {
-    MutexLock lock(&mu_);
-    return configured_;
-  }
-  size_t Disks() const override { return std::max<size_t>(1, LiveStocs().size()); }
-  StatusOr<CompactionResult> RunJob(const CompactionJob& job, CompactionStorage* here,
-                                    const std::function<bool()>& cancelled) override {
-    std::vector<Placement> places;
-    for (size_t left = JobOffloader::PlacesOf(job); left > 0; --left) {
-      NOVA_ASSIGN_OR_RETURN(Placement place, Place(job.max_table_size_bytes));
-      places.push_back(std::move(place));
-    }
-    return services_->offloader->Run(job, LiveStocs(), places, here, cancelled);
-  }
-  void WorkDue(RangeId range) override { services_->work_due(range); }
-  void Fenced(RangeId range, const Status& why) override { services_->fenced(range, creator_.epoch, why); }
-  void RunBlocking(std::function<void()> fn) override { services_->run_reader(std::move(fn)); }
-
-  RangeServices range_services;
-  RecordKeeper keeper;
-
- private:
-  Status Write(const ManifestGroup& group, uint64_t offset, bool create, std::string_view bytes) {
-    if (options_.off.m1_all_members && group.members.size() > 1) {
-      Status any = absl::UnavailableError("no member");
-      for (const StocId m : group.members) {
-        const Status s = Write({group.file, {m}}, offset, create, bytes);
-        if (!any.ok() || absl::IsFailedPrecondition(s)) any = s;
-      }
-      return any;
-    }
-    return services_->stocs->AppendFile(group.members, {group.file, 0}, creator_, offset, create, bytes,
-                                        Now() + options_.request_deadline_ns);
-  }
-
-  const Creator creator_;
-  const HostServices* const services_;
-  const HostedRangeOptions options_;
-  mutable Mutex mu_;
-  Random random_ ABSL_GUARDED_BY(mu_);
-  LtcSettings configured_ ABSL_GUARDED_BY(mu_);      // as last told
-  PlacementOptions placement_ ABSL_GUARDED_BY(mu_);  // of tables, as configured; copies are by options_
-  std::set<StocId> avoided_ ABSL_GUARDED_BY(mu_);
-};
-
 // --- opening
 
 HostedRange::HostedRange(const HostServices* services, const HostedRangeOptions& options,
@@ -322,7 +39,8 @@ HostedRange::HostedRange(const HostServices* services, const HostedRangeOptions&
       services_(services),
       options_(options),
       old_lease_ends_ns_(assignment.old_lease_ends_ns),
-      backend_(std::make_shared<StocBackend>(services, options, assignment, settings)) {}
+      backend_(std::make_shared<StocBackend>(services, options, assignment, settings)),
+      groups_(services, &options_, backend_.get(), id_) {}
 
 HostedRange::~HostedRange() = default;
 
@@ -343,9 +61,9 @@ void HostedRange::Configure(const LtcSettings& settings) {
 
 RangeRecord HostedRange::record() const { return backend_->keeper.Get(); }
 
-// M1: an acknowledged edit is on every member, so any fenced one would do; but where the record of one copy
-// is damaged, another copy has it: so all that answer are read. The silent are waited for only where what the
-// others have is not enough.
+// An acknowledged edit is on every member (manifest, M1), so any fenced one would do; but where the record of
+// one copy is damaged, another copy has it: so all that answer are read. The silent are waited for only where
+// what the others have is not enough.
 StatusOr<std::vector<VersionEdit>> HostedRange::ReadManifest(const RangeRecord& record,
                                                              const RangeFences& fences, Nanos deadline_ns) {
   const std::vector<StocId>& group = record.manifest.members;
@@ -428,7 +146,8 @@ Status HostedRange::Open() {
   NOVA_RETURN_IF_ERROR(abandoned());
   LogGroup group;
   if (options_.log_mode != LogMode::kNone) {
-    NOVA_ASSIGN_OR_RETURN(group, PickAnsweringGroup({}, LogMember{}, GroupId(record.last_group.value() + 1)));
+    NOVA_ASSIGN_OR_RETURN(
+        group, groups_.PickAnsweringGroup({}, LogMember{}, GroupId(record.last_group.value() + 1)));
   }
   if (!options_.off.r5_wait) SleepUntil(old_lease_ends_ns_);  // wait (R5)
   NOVA_RETURN_IF_ERROR(abandoned());
@@ -558,123 +277,11 @@ Status HostedRange::StoreAnswers() const {
 
 // --- log groups (group change, L4)
 
-size_t HostedRange::LeastLogMembers() const {
-  const int most = options_.log_replicas;
-  const int least = options_.min_replicas > 0 ? options_.min_replicas : std::max(2, most - 1);
-  return static_cast<size_t>(std::min(least, most));
-}
-
-LogMedia HostedRange::MediaOf(const std::vector<NodeInfo>& live) const {
-  switch (options_.log_mode) {
-    case LogMode::kPersistent:
-      return LogMedia::kFiles;
-    case LogMode::kMemoryAndPersistent:
-      return LogMedia::kMemoryAndFiles;
-    case LogMode::kAuto:
-      return std::all_of(live.begin(), live.end(),
-                         [&](const NodeInfo& n) { return n.host == live.front().host; })
-                 ? LogMedia::kMemoryAndFiles
-                 : LogMedia::kMemory;
-    default:
-      return LogMedia::kMemory;
-  }
-}
-
-StatusOr<LogGroup> HostedRange::PickLogGroup(const std::vector<LogMember>& keep, const LogMember& without,
-                                             GroupId id, const std::set<StocId>& silent) {
-  std::vector<StocChoice> others;
-  std::set<std::string> hosts;  // of members
-  const std::vector<NodeInfo> live = services_->stocs->live();
-  LogGroup group{id, {}, MediaOf(live)};
-  const auto add = [&](StocId stoc) {
-    const auto n =
-        std::find_if(live.begin(), live.end(), [&](const NodeInfo& l) { return l.stoc_id == stoc; });
-    if (n == live.end()) return;
-    group.members.push_back({stoc, n->incarnation, HasFiles(group.media) ? n->store : Uuid{}});
-    hosts.insert(n->host);
-  };
-  for (const LogMember& m : keep) add(m.stoc);
-  const bool without_is_live = std::any_of(live.begin(), live.end(), [&](const NodeInfo& n) {
-    return n.stoc_id == without.stoc && n.incarnation == without.incarnation;
-  });
-  for (const StocChoice& s : backend_->LiveStocs()) {
-    const bool kept =
-        std::any_of(keep.begin(), keep.end(), [&](const LogMember& m) { return m.stoc == s.id; });
-    if (!kept && !silent.contains(s.id) && !(without_is_live && s.id == without.stoc)) others.push_back(s);
-  }
-  const auto wanted = static_cast<size_t>(options_.log_replicas);
-  if (group.members.size() < wanted) {
-    for (const StocId stoc : backend_->Pick(others, wanted - group.members.size(), hosts)) add(stoc);
-  }
-  const size_t least = LeastLogMembers();
-  if (group.members.size() < least) {
-    return absl::UnavailableError(StrCat("range ", id_.value(), ": a log needs ", least, " StoCs, ",
-                                         group.members.size(), " are alive"));
-  }
-  return group;
-}
-
-// A connection that broke says nothing of the process: a new one tells.
-std::set<StocId> HostedRange::SilentOf(std::vector<LogMember> members) const {
-  const Nanos deadline = Now() + kAnswerOfMember;
-  std::set<StocId> silent;
-  for (int tries = 0; tries < 3 && !members.empty() && Now() < deadline; ++tries) {
-    std::vector<StocId> stocs;
-    for (const LogMember& m : members) stocs.push_back(m.stoc);
-    const auto answers = services_->stocs->PingAll(stocs, deadline);
-    std::vector<LogMember> left;
-    for (size_t i = 0; i < members.size(); ++i) {
-      if (!answers[i]) {
-        left.push_back(members[i]);
-      } else if (*answers[i] != members[i].incarnation) {
-        silent.insert(members[i].stoc);
-      }
-    }
-    members = std::move(left);
-  }
-  for (const LogMember& m : members) silent.insert(m.stoc);
-  return silent;
-}
-
-// A recovery needs a member of every group that is listed, also of one that nothing was ever written to, and
-// what the coordinator last said of StoCs may be old.
-StatusOr<LogGroup> HostedRange::PickAnsweringGroup(std::vector<LogMember> keep, const LogMember& without,
-                                                   GroupId id) {
-  const auto wanted = static_cast<size_t>(options_.log_replicas);
-  std::set<StocId> silent;
-  std::set<StocId> noted;  // by another range, a moment ago: asked only where there are no others
-  for (const NodeInfo& n : services_->stocs->live()) {
-    if (services_->silent->Contains(n.stoc_id, n.incarnation)) noted.insert(n.stoc_id);
-  }
-  for (;;) {
-    std::set<StocId> avoid = silent;
-    avoid.insert(noted.begin(), noted.end());
-    StatusOr<LogGroup> group = PickLogGroup(keep, without, id, avoid);
-    if (!noted.empty() && (!group.ok() || group->members.size() < wanted)) {
-      noted.clear();
-      continue;
-    }
-    NOVA_RETURN_IF_ERROR(group.status());
-    const std::set<StocId> found = SilentOf(group->members);
-    if (found.empty()) {
-      if (group->members.size() < wanted)
-        NOVA_LOG(WARNING) << "range " << id_.value() << ": log degraded to " << group->members.size()
-                          << " of " << wanted << " members";
-      return group;
-    }
-    for (const LogMember& m : group->members) {
-      if (found.contains(m.stoc)) services_->silent->Note(m.stoc, m.incarnation);
-    }
-    silent.insert(found.begin(), found.end());
-    std::erase_if(keep, [&](const LogMember& m) { return silent.contains(m.stoc); });
-  }
-}
-
 void HostedRange::ChangeLogGroup(const LogGroup& current, StocId failed, Nanos asked_ns,
                                  const std::function<void(StatusOr<LogGroup>)>& answer) {
   if (abandoned_.load()) return answer(absl::FailedPreconditionError("the range was abandoned"));
   const std::vector<NodeInfo> live = services_->stocs->live();
-  const bool may_leave = backend_->LiveStocs().size() >= LeastLogMembers();  // without the draining ones
+  const bool may_leave = backend_->LiveStocs().size() >= groups_.LeastMembers();  // without the draining ones
   const bool leaves_emptied = backend_->BetterWithoutEmptied(
       CountOn(StocsOf(current), live, &NodeInfo::emptied), static_cast<size_t>(options_.log_replicas));
   // The member that failed may come back as another incarnation, or prove to live; then it is as good as any,
@@ -694,7 +301,8 @@ void HostedRange::ChangeLogGroup(const LogGroup& current, StocId failed, Nanos a
     }
   }
   LogGroup next;
-  auto picked = PickAnsweringGroup(keep, without, GroupId(backend_->keeper.Get().last_group.value() + 1));
+  auto picked =
+      groups_.PickAnsweringGroup(keep, without, GroupId(backend_->keeper.Get().last_group.value() + 1));
   Status s = picked.status();
   if (s.ok()) {
     next = *std::move(picked);
@@ -749,14 +357,6 @@ void HostedRange::Maintain() {
   maintaining_.store(false);
 }
 
-CopiesKept HostedRangeOptions::CopiesKeptOfEach() const {
-  CopiesKept kept;
-  if (log_mode != LogMode::kNone) kept.log = static_cast<uint32_t>(log_replicas);
-  kept.manifest = static_cast<uint32_t>(manifest_replicas);
-  kept.table = static_cast<uint32_t>(placement.replicas);
-  return kept;
-}
-
 TableCopies HostedRange::table_copies() const {
   const Rebuilder::Progress rebuild = range_->rebuilder().progress();
   MutexLock lock(&copies_mu_);
@@ -795,7 +395,7 @@ void HostedRange::LeaveStocs() {
   const RangeRecord record = backend_->keeper.Get();
   if (IsToLeave(record.manifest.members, options_.manifest_replicas, &manifest_leaving_))
     RenewManifest("leaves a StoC");
-  if (record.log_groups.empty() || backend_->LiveStocs().size() < LeastLogMembers()) return;
+  if (record.log_groups.empty() || backend_->LiveStocs().size() < groups_.LeastMembers()) return;
   if (IsToLeave(StocsOf(record.log_groups.back()), options_.log_replicas, &log_leaving_))
     log_->RequestGroupChange();
 }
@@ -809,39 +409,6 @@ bool HostedRange::IsToLeave(const std::vector<StocId>& members, int wanted, Grow
     return false;
   }
   return backend_->BetterWithoutEmptied(emptied, static_cast<size_t>(wanted)) && leaving->Due(Now());
-}
-
-// Members that have what was acknowledged: one that has started again has not what was in its memory.
-size_t HostedRange::MembersLeft(const LogGroup& group) const {
-  const std::vector<NodeInfo> live = services_->stocs->live();
-  return static_cast<size_t>(
-      std::count_if(group.members.begin(), group.members.end(), [&](const LogMember& m) {
-        return std::any_of(live.begin(), live.end(), [&](const NodeInfo& n) {
-          return n.stoc_id == m.stoc && group.Holds(m, n.incarnation, n.store);
-        });
-      }));
-}
-
-// The coordinator calls a StoC live for as long as its lease: one that died just now, and will be back in a
-// moment, is none that could join.
-bool HostedRange::CanGrow(const LogGroup& current) const {
-  size_t stay = 0;
-  std::vector<LogMember> could_join;
-  for (const NodeInfo& n : services_->stocs->live()) {
-    const bool is_member = std::any_of(
-        current.members.begin(), current.members.end(),
-        [&](const LogMember& m) { return m.stoc == n.stoc_id && m.incarnation == n.incarnation; });
-    if (is_member) ++stay;
-    if (!is_member && !n.draining && !services_->silent->Contains(n.stoc_id, n.incarnation))
-      could_join.push_back({n.stoc_id, n.incarnation, n.store});
-  }
-  const size_t left = MembersLeft(current);
-  if (stay + could_join.size() <= left) return false;
-  const std::set<StocId> silent = SilentOf(could_join);
-  for (const LogMember& m : could_join) {
-    if (silent.contains(m.stoc)) services_->silent->Note(m.stoc, m.incarnation);
-  }
-  return stay + could_join.size() - silent.size() > left;
 }
 
 bool HostedRange::Growth::Due(Nanos now) {
@@ -859,8 +426,9 @@ void HostedRange::Growth::Whole(Nanos now) {
 void HostedRange::ReturnToR(const LogGroup& current) {
   const Nanos now = Now();
   // Nobody writes to the log of an idle range, and so finds that a member is gone.
-  if (MembersLeft(current) >= static_cast<size_t>(options_.log_replicas)) return log_growth_.Whole(now);
-  if (now < log_growth_.next_ns || !CanGrow(current) || !log_growth_.Due(now)) return;
+  if (groups_.MembersLeft(current) >= static_cast<size_t>(options_.log_replicas))
+    return log_growth_.Whole(now);
+  if (now < log_growth_.next_ns || !groups_.CanGrow(current) || !log_growth_.Due(now)) return;
   log_->RequestGroupChange();
 }
 

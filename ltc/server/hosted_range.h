@@ -26,8 +26,8 @@
 //
 // Thread safety: all methods but the constructor. Methods that return a Status wait for StoCs or the store;
 //   call them on open, release or control threads, never on an xchg thread.
-// Locks: the record's (RecordKeeper), and that of what Maintain has counted and audits have found. Both are
-//   leaves: nobody waits for a StoC or the store under them.
+// Locks: that of what Maintain has counted and audits have found, a leaf: nobody waits for a StoC or the
+//   store under it. RecordKeeper's and StocBackend's are theirs.
 // Ownership: the LTC's services outlive it. Work under way keeps the parts of it that it uses (StocBackend).
 // Errors: FailedPrecondition: the epoch is no longer ours. Unavailable: not now, try again. DataLoss: records
 //   that were acknowledged are missing in every copy that answers.
@@ -40,106 +40,13 @@
 #include <vector>
 
 #include "common/base/mutex.h"
-#include "common/base/rules_off.h"
-#include "coordinator/coordinator_client.h"
-#include "coordinator/ltc_settings.h"
-#include "logc/log_client.h"
 #include "logc/log_recovery.h"
-#include "ltc/engine/range.h"
-#include "ltc/server/job_offloader.h"
-#include "ltc/server/placement.h"
-#include "ltc/server/silent_stocs.h"
+#include "ltc/server/host_services.h"
+#include "ltc/server/log_group_chooser.h"
+#include "ltc/server/stoc_backend.h"
 #include "ltc/server/unreadable_seen.h"
-#include "stoc/stoc_client.h"
 
 namespace nova {
-
-// What an acknowledged write survives (durability, D). kAuto is decided anew whenever a log group is chosen:
-// memory and files where all living StoCs share one host, for one loss of power would take every copy in
-// memory; else memory.
-enum class LogMode { kNone, kMemory, kPersistent, kMemoryAndPersistent, kAuto };
-
-// The same for all ranges of an LTC; its flags set them.
-struct HostedRangeOptions {
-  RangeOptions range;                   // of the engine
-  PlacementOptions placement;           // of tables
-  LogMode log_mode = LogMode::kMemory;  // of log groups that are chosen from now on
-  int log_replicas = 3;                 // R: members of a log group (group change, L4)
-  // Log groups with fewer members than this make writes wait (L4). R is the strict choice; 0 means max(2, R -
-  // 1), at most R.
-  int min_replicas = 0;
-  int manifest_replicas = 3;                // M: members of the manifest (manifest, renewal, M1)
-  Nanos request_deadline_ns = 2 * kSecond;  // of one request to a StoC
-  RulesOff off = {};                        // tests only
-
-  // R, M and the copies of a table; told to the coordinator.
-  CopiesKept CopiesKeptOfEach() const;
-};
-
-// The services that an LTC shares among all its ranges. They outlive every HostedRange.
-struct HostServices {
-  RangeServices range;  // each HostedRange sets `host` and `garbage` of its own copy
-  // Takes a table that a range dropped; does not wait.
-  std::function<void(const TableInfo&, const Creator& holder)> garbage;
-  StocClient* stocs = nullptr;  // all requests to StoCs but those of logs
-  LogClient* logs = nullptr;    // makes the log of each range
-  // Those that need not be asked to join a log just now.
-  std::shared_ptr<SilentStocs> silent = std::make_shared<SilentStocs>();
-  JobOffloader* offloader = nullptr;  // has compactions run on StoCs; null: they run here
-  // The membership in the cluster; null while there is none.
-  std::function<std::shared_ptr<NodeSession>()> session;
-  // The StoCs there are, and those that are gone for good (StoC record, N5).
-  std::function<StocList()> stocs_told;
-  // A copy of the table is damaged or gone; does not wait.
-  std::function<void(const Uuid& table)> damaged;
-  // Each of these three drops the function where 65,536 wait already, or the node stops. They have so many
-  // threads and so few callers that nothing is dropped by a node that serves.
-  // Runs a function on a control thread, which may wait.
-  std::function<void(std::function<void()>)> run_control;
-  // Runs it on a thread that only replaces log groups, and may wait.
-  std::function<void(std::function<void()>)> run_change;
-  // Runs it on a thread that loads the metadata of tables, and may wait.
-  std::function<void(std::function<void()>)> run_reader;
-  // There may be something to flush or to compact; may be called under locks of the range.
-  std::function<void(RangeId)> work_due;
-  // The range's epoch is over: lets it go, and no later one.
-  std::function<void(RangeId, Epoch, const Status&)> fenced;
-};
-
-// RecordKeeper: the range record (N3) of an owned range. It changes by compare-and-set (authority, C1) under
-// our epoch, one change at a time.
-//
-// Thread safety: all; Update and UpdateOrCancel wait for the store.
-class RecordKeeper {
- public:
-  RecordKeeper(const HostServices* services, RangeRecord record)
-      : services_(services), record_(std::move(record)) {}
-  // The record as this LTC last wrote or read it.
-  RangeRecord Get() const;
-  // Changes the record. `change` edits a copy, or refuses by an error, which is returned. It runs again, on a
-  // fresh copy, when an earlier change of ours turns out to have been written after all. Unavailable: this
-  // change may have been written or not.
-  Status Update(const std::function<Status(RangeRecord*)>& change);
-  // Changes the record while something stands still: requests of a range that is given away (release, R5), or
-  // edits of a manifest (M1). `before` runs first, and makes it stand still. A change that stays in doubt for
-  // kMostDoubt is cancelled. If another change is under way this one waits for it as long, and is then
-  // cancelled too, without `before`. Cancelled: the change was not made, and never will be. Any other error:
-  // it may have been made, or somebody else changed the record.
-  Status UpdateOrCancel(const std::function<void()>& before, const std::function<void(RangeRecord*)>& change);
-
- private:
-  static constexpr Nanos kMostDoubt = kSecond;  // how long a change may stay in doubt before it is cancelled
-  class Turn;  // the right to change the record: waited for, and given back when destroyed
-  // After a compare-and-set was refused: takes over the stored record if an earlier update of ours wrote it.
-  // FailedPrecondition: somebody else did; the epoch is no longer ours.
-  Status TakeLateUpdate(NodeSession* session, RangeId id);
-
-  const HostServices* const services_;
-  mutable Mutex mu_;
-  bool changing_ ABSL_GUARDED_BY(mu_) = false;  // a Turn is held, for the time of a compare-and-set
-  CondVar change_ended_;                        // signalled when changing_ becomes false; with mu_
-  RangeRecord record_ ABSL_GUARDED_BY(mu_);     // as this LTC last knew it in the store
-};
 
 class HostedRange : public std::enable_shared_from_this<HostedRange> {
  public:
@@ -184,9 +91,9 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   void Ended(Chore c) { chores_.fetch_and(static_cast<uint8_t>(~static_cast<uint8_t>(c))); }
 
   // Housekeeping, called every second on a control thread. Takes log groups that nothing needs out of the
-  // record, returns the log to R members (L4) and the manifest to M (M1), leaves draining and emptied StoCs
-  // and damaged copies, counts the copies of tables and looks for those that are to be made (rebuild, S5).
-  // Does nothing if another thread is in it.
+  // record, returns the log to R members (L4) and the manifest to M (manifest, M1), leaves draining and
+  // emptied StoCs and damaged copies, counts the copies of tables and looks for those that are to be made
+  // (rebuild, S5). Does nothing if another thread is in it.
   void Maintain();
   TableCopies table_copies() const;  // as Maintain last counted them
   // The most endangered log group (L4): of the replaced groups that un-flushed rounds still need, the members
@@ -205,9 +112,6 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   void CollectOrphans(uint64_t grace_ms);
 
  private:
-  // The parts that the Range uses and keeps alive: record, manifest storage, placement. A flush under way may
-  // use it after the HostedRange is gone.
-  class StocBackend;
   // Pauses between attempts to return to R or M members. The pause doubles while the return does not last.
   static constexpr Nanos kFirstGrowthPause = kSecond;
   static constexpr Nanos kLongestGrowthPause = 60 * kSecond;
@@ -246,32 +150,15 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   // Renews the manifest, and asks for another log group, where TellMissing has found a damaged copy. One that
   // is not left by this is told of again. Called by Maintain.
   void LeaveDamaged(const ManifestGroup& manifest);
-  // The least members of a log group; with fewer, writes wait (min_replicas).
-  size_t LeastLogMembers() const;
-  // The media of a group that is chosen now, by the LogMode.
-  LogMedia MediaOf(const std::vector<NodeInfo>& live) const;
   // Moves everything off StoCs that drain, or are emptied for their disks: the log by a new group, the
   // manifest by a renewal; tables go by rebuilds. Called by Maintain.
   void LeaveStocs();
-  // Chooses a log group: the members of `keep` that live, and others up to R. Not `without`, unless it has
-  // started again; none of `silent`, none that drains. Unavailable: fewer than LeastLogMembers() are alive.
-  StatusOr<LogGroup> PickLogGroup(const std::vector<LogMember>& keep, const LogMember& without, GroupId id,
-                                  const std::set<StocId>& silent);
-  // Those that no ping within 250 ms finds, or by another incarnation. All are asked side by side; waits.
-  std::set<StocId> SilentOf(std::vector<LogMember> members) const;
-  // PickLogGroup, repeated until all members it picked answer a ping. The coordinator's word on StoCs may be
-  // old, and a recovery needs a member of every listed group. Waits.
-  StatusOr<LogGroup> PickAnsweringGroup(std::vector<LogMember> keep, const LogMember& without, GroupId id);
   // Replaces `current`, of which `failed` (0: none) does not answer (group change, L4), and lists the new
   // group in the record. `answer` gets the new group, or FailedPrecondition when the range is lost. Other
   // errors are no answer: it tries again every 50 ms, for ever, without holding the thread. `asked_ns` is the
   // time of the first try; 5 s later `failed` may be chosen again if it lives. Runs on a change thread.
   void ChangeLogGroup(const LogGroup& current, StocId failed, Nanos asked_ns,
                       const std::function<void(StatusOr<LogGroup>)>& answer);
-  // Living members that still have every acknowledged record.
-  size_t MembersLeft(const LogGroup& group) const;
-  // A group picked now would have more members than are left: those that could join answer a ping. Waits.
-  bool CanGrow(const LogGroup& current) const;
   // Asks for a new log group if `current` has fewer than R members left and could have more. Called by
   // Maintain.
   void ReturnToR(const LogGroup& current);
@@ -295,6 +182,7 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   const HostedRangeOptions options_;
   const Nanos old_lease_ends_ns_;  // when the earlier owner's last lease has ended for sure (wait, R5)
   const std::shared_ptr<StocBackend> backend_;
+  const LogGroupChooser groups_;
   std::shared_ptr<Range> range_;        // see range()
   ReplicatedLog* log_ = nullptr;        // the log that range_ owns; set and read as range_; null in mode none
   std::atomic<bool> abandoned_{false};  // see Abandon; never reset
