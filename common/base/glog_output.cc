@@ -21,7 +21,7 @@ bool KeepsLinesBackByDefault() { return FLAGS_logbuflevel == 0 && FLAGS_logbufse
 void InstallGlog(const char* program) {
   if (FLAGS_log_dir.empty()) FLAGS_logtostderr = true;
   if (KeepsLinesBackByDefault()) FLAGS_logbuflevel = -1;
-  google::InitGoogleLogging(program);
+  if (!google::IsGoogleLoggingInitialized()) google::InitGoogleLogging(program);
   SetLogOutput(&WriteToGlog);
 }
 

@@ -3,7 +3,7 @@
 // once, so that a killed process leaves its last lines there, unless --logbuflevel or --logbufsecs has
 // another value than glog's default.
 //
-// Thread safety: once, from main, before other threads start.
+// Thread safety: from main, before other threads start; again is fine.
 // Errors: none.
 #pragma once
 
