@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "absl/strings/numbers.h"
@@ -237,6 +238,16 @@ std::map<std::string, ProcessCluster::Holding> ProcessCluster::Holdings() {
     if (!words.empty() && words[0] == "range") ranges = true;
   }
   return holdings;
+}
+
+std::vector<std::vector<std::string>> ProcessCluster::LogMembers(const std::string& ltc) {
+  std::string said;
+  std::vector<std::vector<std::string>> members;
+  if (Nova({"status", "--json"}, &said) != 0) return members;
+  const nlohmann::json status = nlohmann::json::parse(said, nullptr, false);
+  for (const nlohmann::json& range : status.value("ranges", nlohmann::json::array()))
+    if (ltc.empty() || range["owner"] == ltc) members.push_back(range["log_members"]);
+  return members;
 }
 
 Status ProcessCluster::WaitOpen(Nanos deadline_ns) {

@@ -52,6 +52,8 @@ class ProcessCluster {
     std::string state, owner;
   };
   std::map<std::string, Holding> Holdings();
+  // Of each range that the LTC owns, or of all, the members of its last log group, by name.
+  std::vector<std::vector<std::string>> LogMembers(const std::string& ltc = "");
   pid_t pid(const std::string& name) const { return nodes_.at(name)->process->pid(); }
   std::string metrics_address(const std::string& name) const { return nodes_.at(name)->metrics_address; }
   std::string address(const std::string& name) const { return nodes_.at(name)->address; }
