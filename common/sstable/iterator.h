@@ -43,6 +43,7 @@ class TableIterator;
 class TableReader;
 // A block that an iterator waits for.
 struct BlockRequest {
+  // Null: none waits for it. It is wanted in memory (BlockLookup) like those behind it, and may be missing.
   TableIterator* iterator = nullptr;
   const TableReader* table = nullptr;
   BlockHandle handle;

@@ -412,10 +412,11 @@ class MappedReadAhead {
 // blocks in a row but what is expected, then ever more.
 class BlocksAhead {
  public:
+  explicit BlocksAhead(bool backward) : backward_(backward) {}
   // True: the block follows the one that was entered before.
   bool Enter(size_t position) {
     if (position == position_) return false;
-    const bool follows = position == position_ + 1;
+    const bool follows = position == (backward_ ? position_ - 1 : position_ + 1);
     in_a_row_ = follows ? in_a_row_ + 1 : 0;
     if (!follows) window_ = 0;
     position_ = position;
@@ -430,13 +431,15 @@ class BlocksAhead {
  private:
   static constexpr int kInARow = 3;
   static constexpr uint64_t kFirst = 16 << 10, kMost = 64 << 10;
+  bool backward_;
   size_t position_ = SIZE_MAX - 1;
   int in_a_row_ = 0;
   uint64_t window_ = 0;
 };
 
 struct TableIterator::Rep {
-  explicit Rep(bool is_backward) : backward(is_backward), read_ahead(0, is_backward) {}
+  explicit Rep(bool is_backward)
+      : backward(is_backward), read_ahead(0, is_backward), blocks_ahead(is_backward) {}
   void Open(std::shared_ptr<const TableReader> another);
   void SeekTo(std::string_view internal_key);
   void PrepareSeek(std::string_view internal_key);
@@ -446,6 +449,8 @@ struct TableIterator::Rep {
   void EnterBlock(BlockRef ref);
   void Settle(BlockCursor::Result result);
   size_t NextPosition() const;
+  void AppendBehind(std::vector<BlockHandle>* out) const;
+  void AppendBefore(std::vector<BlockHandle>* out) const;
   void Fail(absl::string_view what);
   bool OutOfBounds(std::string_view stored_key) const {
     return backward ? stored_key < info().use_from : stored_key >= info().use_to;
@@ -460,10 +465,10 @@ struct TableIterator::Rep {
   MappedReadAhead read_ahead;
   BlocksAhead blocks_ahead;
   bool asks_ahead = false;        // by Expect
-  uint64_t expected_bytes = 0;    // see Expect; what is left of it behind the block at `position`
-  std::string_view expected_end;  // the same; empty: end_block tells it
+  uint64_t expected_bytes = 0;    // see Expect; what is left of it beyond the block at `position`
+  std::string_view expected_end;  // the same; forward and empty: end_block tells it
   size_t end_block = SIZE_MAX;    // no block from there on is wanted
-  uint64_t needed_ahead = 0;      // bytes that are wanted behind the block that is needed
+  uint64_t needed_ahead = 0;      // bytes that are wanted beyond the block that is needed
   State state = State::kEnd;
   Status status;
   size_t prepared = SIZE_MAX;  // where a Seek will begin, by PrepareSeek; SIZE_MAX: not looked up
@@ -483,7 +488,7 @@ void TableIterator::Rep::Open(std::shared_ptr<const TableReader> another) {
   read_ahead.Leave();
   table = std::move(another);
   read_ahead = MappedReadAhead(0, backward);
-  blocks_ahead = BlocksAhead();
+  blocks_ahead = BlocksAhead(backward);
   asks_ahead = false;
   expected_bytes = 0;
   expected_end = {};
@@ -521,10 +526,11 @@ void TableIterator::Rep::PrepareSeek(std::string_view internal_key) {
   prepared = index().Find(stored_key, TrailerOf(internal_key));
   const size_t position = std::min(prepared, index().blocks() - 1);
   if (table->rep_->residency.IsWorthAsking()) BoundExpected(position);
-  table->rep_->Prefetch(position, expected_bytes);
+  table->rep_->Prefetch(position, backward ? 0 : expected_bytes);
 }
 
 void TableIterator::Rep::BoundExpected(size_t position) {
+  if (backward) return;
   if (!expected_end.empty()) {
     constexpr uint64_t kNewest = UINT64_MAX;
     end_block = index().Find(std::exchange(expected_end, {}), kNewest) + 1;  // that one may begin before it
@@ -550,7 +556,7 @@ void TableIterator::Rep::EnterBlocks(size_t first) {
   const bool follows = blocks_ahead.Enter(position);
   if (follows) {
     expected_bytes -= std::min<uint64_t>(expected_bytes, handle.size);
-  } else if (is_mapped && !table->rep_->residency.IsWorthAsking()) {
+  } else if (is_mapped && (backward || !table->rep_->residency.IsWorthAsking())) {
     expected_bytes = 0;  // it is in memory, as far as is known
   } else {
     BoundExpected(position);
@@ -563,7 +569,7 @@ void TableIterator::Rep::EnterBlocks(size_t first) {
   BlockRef ref{table->rep_->MappedBlock(position, check, follows ? 0 : expected_bytes), nullptr};
   if (!ref && lookup) ref = lookup(*table, handle);
   if (!ref) {
-    needed_ahead = asks_ahead && !backward ? blocks_ahead.Ask(expected_bytes) : 0;
+    needed_ahead = asks_ahead ? blocks_ahead.Ask(expected_bytes) : 0;
     if (seeking && target.data() != kept_target.data()) target = kept_target.assign(target);
     state = State::kNeedBlocks;
     return;
@@ -602,6 +608,35 @@ size_t TableIterator::Rep::NextPosition() const {
   if (!backward) return check_bound ? index().blocks() : position + 1;
   return position == 0 || index().SeparatorStoredKey(position - 1) < info().use_from ? index().blocks()
                                                                                      : position - 1;
+}
+
+// What is wanted behind the block that is needed.
+void TableIterator::Rep::AppendBehind(std::vector<BlockHandle>* out) const {
+  const size_t end = std::min(index().blocks(), end_block);
+  uint64_t bytes = 0;
+  for (size_t i = position + 1; i < end && bytes < needed_ahead; ++i) {
+    const BlockHandle at = index().Handle(i);
+    if (lookup && lookup(*table, at)) return;
+    bytes += at.size;
+    out->push_back(at);
+  }
+}
+
+// Backwards, in the order of the table: of the same fragment, so that no other StoC is waited for.
+void TableIterator::Rep::AppendBefore(std::vector<BlockHandle>* out) const {
+  uint64_t fragment_begin = 0, bytes = 0;
+  for (const Fragment& f : info().fragments) {
+    if (f.offset <= handle.offset) fragment_begin = f.offset;
+  }
+  const std::string_view first = std::max<std::string_view>(info().use_from, expected_end);
+  for (size_t i = position; i > 0 && bytes < needed_ahead; --i) {
+    const BlockHandle at = index().Handle(i - 1);
+    if (at.offset < fragment_begin || index().SeparatorStoredKey(i - 1) < first) break;
+    if (lookup && lookup(*table, at)) break;
+    bytes += at.size;
+    out->push_back(at);
+  }
+  std::reverse(out->begin(), out->end());
 }
 
 void TableIterator::Rep::Fail(absl::string_view what) {
@@ -658,14 +693,11 @@ void TableIterator::Next() {
 void TableIterator::AppendNeeded(std::vector<BlockRequest>* out) {
   NOVA_DCHECK(state() == State::kNeedBlocks);
   out->push_back({this, rep_->table.get(), rep_->handle});
-  const size_t end = std::min(rep_->index().blocks(), rep_->end_block);
-  uint64_t bytes = 0;
-  for (size_t i = rep_->position + 1; i < end && bytes < rep_->needed_ahead; ++i) {
-    const BlockHandle handle = rep_->index().Handle(i);
-    if (rep_->lookup && rep_->lookup(*rep_->table, handle)) return;
-    bytes += handle.size;
-    out->back().behind.push_back(handle);
-  }
+  if (!rep_->backward) return rep_->AppendBehind(&out->back().behind);
+  std::vector<BlockHandle> before;
+  rep_->AppendBefore(&before);
+  if (before.empty()) return;
+  out->push_back({nullptr, rep_->table.get(), before.front(), {before.begin() + 1, before.end()}});
 }
 
 void TableIterator::Supply(const BlockHandle& handle, BlockRef block) {

@@ -114,10 +114,11 @@ class TableIterator : public Iterator {
   // for at once, from the start, when half as many of those asked for before are left; those that were not in
   // memory are let go of when they are passed. REQUIRES: forward.
   void ReadAll(size_t ahead_bytes);
-  // From where it is sought to next about so many entries will be read, as far as is known (backwards: 0),
-  // and none at or behind the stored key `end` (empty: no such key), which stays until the next Open. Of a
-  // mapped table that is not in memory what they take is read with the first block. Of another one
-  // AppendNeeded lists what they take, and later ever more of what follows, as far as it is not in memory.
+  // From where it is sought to next about so many entries will be read, as far as is known, and none at or
+  // behind the stored key `end` (backwards: before it; empty: no such key), which stays until the next Open.
+  // Of a mapped table that is not in memory what they take is read with the first block, but backwards. Of
+  // another one AppendNeeded lists what they take, and later ever more of what follows, as far as it is not
+  // in memory.
   void Expect(double entries, std::string_view end);
   void Supply(const BlockHandle& handle, BlockRef block);  // a block that AppendNeeded named
   void SeekToFirst() override;

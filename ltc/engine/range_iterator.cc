@@ -163,7 +163,7 @@ class RangeIterator::LevelIterator : public Iterator {
       iterator_.emplace(std::move(reader), lookup_, TableIterator::Check::kOnce, direction_);
     }
     table_ = &*iterator_;
-    forward() ? table_->Expect(expected_, *end_) : table_->Expect(0, {});
+    table_->Expect(expected_, *end_);
     ++opened_->tables;
     if (std::exchange(is_new_, false) && run_->level == 0) ++opened_->level0_runs;
     if (table_->is_on_disk()) CountRead();
@@ -391,10 +391,11 @@ bool RangeIterator::Fetch(Executor* on, Nanos deadline_ns, std::function<void()>
     handles.insert(handles.end(), request.behind.begin(), request.behind.end());
     tables_->FetchBlocks(on, *request.table, handles, deadline_ns,
                          [this, request, handles, answer](StatusOr<std::vector<BlockRef>> blocks) {
-                           if (!blocks.ok()) return answer(blocks.status());
+                           const bool waits = request.iterator != nullptr;
+                           if (!blocks.ok()) return answer(waits ? blocks.status() : OkStatus());
                            for (size_t i = 0; i < blocks->size(); ++i)
                              tables_->KeepBlock(*request.table, handles[i], (*blocks)[i]);
-                           request.iterator->Supply(request.handle, blocks->front());
+                           if (waits) request.iterator->Supply(request.handle, blocks->front());
                            answer(OkStatus());
                          });
   }

@@ -533,6 +533,8 @@ class WholeTables : public TableStore {
   }
   void FetchBlocks(Executor* on, const TableInfo& info, std::vector<BlockHandle> blocks, Nanos deadline_ns,
                    ReadDone done) override {
+    ++fetches;
+    if (together_fail && blocks.size() > 1) return done(absl::DataLossError("one of them is damaged"));
     base_->FetchBlocks(on, info, std::move(blocks), deadline_ns, std::move(done));
   }
   StatusOr<int> Repair(const TableInfo& info, const Creator& c) override { return base_->Repair(info, c); }
@@ -545,6 +547,8 @@ class WholeTables : public TableStore {
   void DropTable(const TableInfo& info, const Creator& c) override { base_->DropTable(info, c); }
 
   std::atomic<uint64_t> stored{0};  // entries of tables
+  int fetches = 0;
+  bool together_fail = false;  // fetches of several blocks
 
  private:
   TableStore* const base_;
@@ -585,6 +589,38 @@ TEST(Level0WriterTest, AFlushIsAsFarAsItsTablesAreStored) {
   EXPECT_EQ(steps, static_cast<int>(edit->adds.size()));
   EXPECT_GT(passed, 5);
   for (const VersionEdit::Add& add : edit->adds) parts.store->DropTable(add.table, {});
+}
+
+// --- Scanner
+
+// The fetches of a scan of 1,000 records of 1 KB, four in a block, from below one of them down.
+int FetchesBackwards(int below, uint32_t limit, bool together_fail) {
+  RangeOptions options = RangeParts::SmallRounds();
+  options.memtable_size_bytes = 4 << 20;
+  RangeParts parts(options);
+  WholeTables store(parts.store.get());
+  store.together_fail = together_fail;
+  parts.services.store = &store;
+  for (int i = 0; i < 1000; ++i)
+    EXPECT_EQ(parts.Put(StrCat("k", 10'000 + i), std::string(1000, 'v')), Outcome::kOk);
+  EXPECT_TRUE(parts.flusher.FlushAll(Now() + kSecond, false).ok());
+  ScanOp op = {"", StrCat("k", 10'000 + below), limit, Now() + 10 * kSecond};
+  op.reverse = true;
+  std::optional<ScanPage> page;
+  parts.scanner.Scan(&parts.executor, op, [&](Outcome o, ScanPage p) {
+    EXPECT_EQ(o, Outcome::kOk);
+    page = std::move(p);
+  });
+  parts.executor.RunUntil([&] { return page.has_value(); });
+  EXPECT_EQ(page->count, std::min<uint32_t>(limit, static_cast<uint32_t>(below)));
+  return store.fetches;
+}
+
+// What is read ahead backwards nobody waits for: where it cannot be read the blocks come one by one.
+TEST(ScannerTest, BackwardsBlocksAreReadTogetherAndNoneIsMissed) {
+  EXPECT_LT(FetchesBackwards(1000, 2000, false), 250 / 5);
+  EXPECT_LE(FetchesBackwards(700, 10, false), 3);
+  EXPECT_GE(FetchesBackwards(1000, 2000, true), 250);
 }
 
 // --- Compactor

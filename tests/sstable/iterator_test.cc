@@ -136,6 +136,70 @@ TEST(TableIteratorTest, AsksForWhatIsExpectedWithTheFirstBlockAndLaterForMore) {
               testing::ElementsAre(1, 1, 1, 17, 33, 65, 65, 65, 65, 65, 65, 65));
 }
 
+// What lies before a block is a request of its own, for which nothing waits, and ends with the fragment.
+TEST(TableIteratorTest, BackwardsAsksForWhatLiesBefore) {
+  Model model;
+  for (int i = 0; i < 1000; ++i)
+    model[InternalKey(absl::StrCat("key", 1000 + i), 1)] = std::string(1000, 'v');
+  TestTable table = BuildTable(model, {.block_size_bytes = 1024});
+  std::vector<BlockHandle> all;
+  table.reader->ForEachBlock([&](const BlockHandle& handle) { all.push_back(handle); });
+  ASSERT_EQ(all.size(), 1000u);
+  TableInfo info = table.output.info;
+  const uint64_t cut = all[500].offset;
+  info.fragments = {{0, cut, {StocId(1)}}, {cut, info.data_size - cut, {StocId(2)}}};
+  table.reader = *TableReader::Open(info, table.output.metadata);
+  std::set<uint64_t> in_memory;  // offsets of blocks
+  const BlockLookup lookup = [&](const TableReader&, const BlockHandle& handle) {
+    return in_memory.contains(handle.offset) ? table.Block(handle) : BlockRef();
+  };
+  // Reads so many entries backwards from a key on; the numbers of blocks that were asked for each time.
+  std::vector<size_t> asked;
+  const auto read_to = [&](std::string_view from, double expected, std::string_view end, int entries) {
+    TableIterator it(table.reader, lookup, TableIterator::Check::kOnce, Direction::kBackward);
+    it.Expect(expected, end);
+    it.Seek(InternalKey(from, 1));
+    for (int n = 0; n < entries && (n == 0 || it.Valid()); ++n) {
+      if (n > 0) it.Next();
+      while (it.state() == Iterator::State::kNeedBlocks) {
+        std::vector<BlockRequest> needed;
+        it.AppendNeeded(&needed);
+        ASSERT_EQ(needed[0].iterator, &it);
+        EXPECT_TRUE(needed[0].behind.empty());
+        it.Supply(needed[0].handle, table.Block(needed[0].handle));
+        asked.push_back(1);
+        if (needed.size() > 1) {
+          ASSERT_EQ(needed.size(), 2u);
+          EXPECT_EQ(needed[1].iterator, nullptr);
+          std::vector<BlockHandle> before = {needed[1].handle};
+          before.insert(before.end(), needed[1].behind.begin(), needed[1].behind.end());
+          asked.back() += before.size();
+          EXPECT_EQ(before.front().offset < cut, needed[0].handle.offset < cut) << "another fragment";
+          before.push_back(needed[0].handle);
+          for (size_t i = 0; i + 1 < before.size(); ++i) {
+            EXPECT_EQ(before[i].offset + before[i].size, before[i + 1].offset) << "one after another";
+            EXPECT_TRUE(in_memory.insert(before[i].offset).second) << "it was in memory";
+          }
+        }
+        it.Resume();
+      }
+      ASSERT_TRUE(it.Valid());
+      ASSERT_EQ(StoredKeyOf(it.key()), absl::StrCat("key", 1000 + (atoi(&from[3]) - 1000) - 1 - n));
+    }
+  };
+  const auto read = [&](std::string_view from, double expected, std::string_view end, int entries) {
+    asked.clear();
+    in_memory.clear();
+    read_to(from, expected, end, entries);
+    return asked;
+  };
+  EXPECT_THAT(read("key1900", 0, "", 1), testing::ElementsAre(1, 1)) << "the first has the key itself";
+  EXPECT_THAT(read("key1900", 9, "", 10), testing::ElementsAre(16)) << "nine, and two standard deviations";
+  EXPECT_THAT(read("key1900", 9, "key1897", 3), testing::ElementsAre(4)) << "the end is known";
+  EXPECT_THAT(read("key1900", 0, "", 300), testing::ElementsAre(1, 1, 1, 17, 33, 65, 65, 65, 65));
+  EXPECT_THAT(read("key1503", 9, "", 4), testing::ElementsAre(4, 12)) << "cut at the fragment";
+}
+
 TEST(TableIteratorTest, NamesTheBlockItNeedsAndWaitsForIt) {
   const TestTable table =
       BuildTable({{InternalKey("a", 1), "1"}, {InternalKey("b", 1), "2"}}, {.block_size_bytes = 1});

@@ -123,7 +123,9 @@ inline void Settle(Iterator* it, const std::map<const TableReader*, const TestTa
     needed.clear();
     it->AppendNeeded(&needed);
     ASSERT_FALSE(needed.empty());
-    for (const BlockRequest& r : needed) r.iterator->Supply(r.handle, tables.at(r.table)->Block(r.handle));
+    for (const BlockRequest& r : needed) {
+      if (r.iterator != nullptr) r.iterator->Supply(r.handle, tables.at(r.table)->Block(r.handle));
+    }
     it->Resume();
   }
 }
