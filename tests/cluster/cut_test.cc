@@ -60,8 +60,8 @@ class CutTest : public testing::Test {
   int64_t GroupChanges() {
     return ReadMetric(cluster_->metrics_address(kAlone), "nova_logc_group_changes_total");
   }
-  // The StoC that most logs of the LTC's ranges are on, of those not in `but`: a group has three of four, so it
-  // may be none. By its number.
+  // The number of the StoC that most logs of the LTC's ranges are on, of those not in `but`. A group has
+  // three of four, so a StoC may have none.
   int StocOfMostLogs(const std::set<int>& but) {
     std::array<int, kStocs> logs = {};
     for (const std::vector<std::string>& members : cluster_->LogMembers(kAlone)) {
