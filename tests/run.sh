@@ -44,7 +44,7 @@ build release nova_programs nova_cluster_tests "${long_tests[@]}"
 stage "building the YCSB binding (its own tests run)"
 (cd client/ycsb && mvn -q -B package >"$log" 2>&1) || { tail -40 "$log" >&2; exit 1; }
 stage "format and locks (clang)"
-find common coordinator stoc logc ltc client experiments tests -name '*.h' -o -name '*.cc' | xargs clang-format --dry-run -Werror
+find common coordinator stoc logc ltc client experiments tests -name '*.h' -o -name '*.cc' | xargs -P "$jobs" -n 100 clang-format --dry-run -Werror
 tests/tidy/thread_safety.py build/release
 build asan nova_unit_tests nova_programs nova_linear_kill_test
 

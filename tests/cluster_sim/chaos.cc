@@ -67,11 +67,12 @@ std::string LogsNotWhole(SimCluster* cluster, const ChaosOptions& options) {
   for (const auto& [id, r] : cluster->Records()) {
     if (r.log_groups.size() != 1)
       return StrCat("range ", id.value(), " lists ", r.log_groups.size(), " log groups");
-    const std::vector<LogMember>& members = r.log_groups[0].members;
+    const LogGroup& group = r.log_groups[0];
+    const std::vector<LogMember>& members = group.members;
     const auto there =
         static_cast<size_t>(std::count_if(members.begin(), members.end(), [&](const LogMember& m) {
           const auto it = live.find(m.stoc);
-          return it != live.end() && r.log_groups[0].Holds(m, it->second.incarnation, it->second.store);
+          return it != live.end() && group.Holds(m, it->second.incarnation, it->second.store);
         }));
     if (there < wanted)
       return StrCat("range ", id.value(), ": ", there, " of ", wanted, " log members are there");

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <iterator>
 #include <set>
 #include <utility>
@@ -74,7 +75,7 @@ TEST(RebuildTest, N4WallClocksJumpMeanwhile) {
   for (uint64_t seed = 1; seed <= 3; ++seed) {
     Simulate(seed, [] {
       World w;
-      bool stop = false;
+      std::atomic<bool> stop{false};
       Thread jumps("jumps", [&] {
         for (int64_t hour = 3'600'000; !stop; hour = -hour) {
           for (const char* const kind : {"coordinator", "ltc", "stoc"}) {

@@ -201,17 +201,31 @@ must check
 on a nova fsck --zookeeper=10.79.0.11:2181 --fabric=tcp --orphan_grace_s=0 >"$out/fsck.txt" ||
   [[ $(grep -c '^orphan ' "$out/fsck.txt") == $(sed -n 's/^findings: //p' "$out/fsck.txt") ]] || fail "after remove.yml: $(tail -20 "$out/fsck.txt")"
 
+# --- a role more on a host, of a cluster that has data
+sed -i '/^\[stoc\]/a d' "$lab/inventory"
+sed -i '/^\[ltc\]/a c' "$lab/inventory"
+must site
+for unit in d/nova-stoc@stoc-d c/nova-ltc@ltc-c; do
+  [[ $(on "${unit%%/*}" systemctl is-active "${unit#*/}") == active ]] || fail "$unit does not run after site.yml"
+done
+for ((tries = 0; tries < 100; tries++)); do
+  [[ $(nova status | awk '$1 == "ltc" && $2 == "ltc-c" { for (i = 3; i < NF; ++i) if ($(i + 1) ~ /^ranges/) print $i }') == [1-9]* ]] && break
+  sleep 0.3
+done
+((tries < 100)) || fail "ltc-c, which is new, has no range: $(nova status)"
+[[ -z $(missing) ]] || fail "after site.yml with more nodes puts are missing: $(missing | head -5)"
+
 # --- stop: not the StoCs, as long as an LTC could not write what it has in memory (they hang, all of them)
 nova put fruit/apple sweet
-for node in a b c; do on "$node" 'kill -STOP $(pgrep -x nova_stoc)'; done
-! play stop || fail "stop.yml went on though ltc-b could not flush"
-grep -q 'did not stop in order' "$out/stop.log" || fail "stop.yml does not say that ltc-b did not stop in order"
-for node in a b c; do
+for node in "${nodes[@]}"; do on "$node" 'kill -STOP $(pgrep -x nova_stoc)'; done
+! play stop || fail "stop.yml went on though an LTC could not flush"
+grep -q 'did not stop in order' "$out/stop.log" || fail "stop.yml does not say that an LTC did not stop in order"
+for node in "${nodes[@]}"; do
   [[ $(count "$node" '^/usr/bin/nova_stoc') == 1 ]] || fail "stop.yml stopped the StoC on $node"
   on "$node" 'kill -CONT $(pgrep -x nova_stoc)'
 done
 must start
-[[ $(nova get fruit/apple) == sweet ]] || fail "what ltc-b had not flushed is lost"
+[[ $(nova get fruit/apple) == sweet ]] || fail "what an LTC had not flushed is lost"
 must stop
 for node in "${nodes[@]}"; do
   [[ $(count "$node" '^/usr/bin/(nova|java)') == 0 ]] || fail "processes on $node after stop: $(on "$node" ps -eo args)"
@@ -220,7 +234,8 @@ done
 # --- as after a power failure: everything at once, and ZooKeeper only when the others have given up on it once; what was written is there
 on a systemctl start --no-block nova-coordinator@coordinator-a nova-stoc@stoc-a
 on b systemctl start --no-block nova-stoc@stoc-b nova-ltc@ltc-b
-on c systemctl start --no-block nova-stoc@stoc-c
+on c systemctl start --no-block nova-stoc@stoc-c nova-ltc@ltc-c
+on d systemctl start --no-block nova-stoc@stoc-d
 for ((tries = 0; tries < 300; tries++)); do [[ $(on b systemctl show -p NRestarts --value nova-ltc@ltc-b) != 0 ]] && break; sleep 0.2; done
 ((tries < 300)) || fail "ltc-b did not try again without ZooKeeper: $(on b journalctl -u nova-ltc@ltc-b -n 5)"
 for node in a b c; do on "$node" systemctl start nova-zookeeper; done

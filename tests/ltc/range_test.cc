@@ -1434,6 +1434,7 @@ TEST(RangeTest, FlushesGoFirst) {
     options.max_rounds = 4;
     options.level0_slow_runs = slow_runs;
     options.compaction.level0_runs_trigger = 1;
+    std::atomic<bool> writing{false}, go_on{false};  // used until the range is closed
     LocalRange range(options, "", "", Background::kByHand);
     const auto fill_rounds = [&range](int rounds) {
       for (uint64_t i = 0; range.range()->stats().rounds < rounds; ++i) {
@@ -1444,7 +1445,6 @@ TEST(RangeTest, FlushesGoFirst) {
     ASSERT_TRUE(range.range()->FlushOne());
     ASSERT_EQ(range.range()->stats().level0_runs, 1);
     fill_rounds(3);  // two of them sealed
-    std::atomic<bool> writing{false}, go_on{false};
     range.set_before_table([&] {
       if (writing.exchange(true)) return;  // only the first table waits: the flush's
       while (!go_on) SleepFor(100 * kMicrosecond);

@@ -64,7 +64,7 @@ TEST(DiskWatchTest, N5OneErrorIsAFaultForGood) {
         DiskOp::kRename, DiskOp::kSyncDirectory, DiskOp::kList, DiskOp::kFreeBytes}) {
     for (const auto& [action, state] : {std::pair{FaultAction::kEio, DiskState::kFailing},
                                         std::pair{FaultAction::kReadOnly, DiskState::kReadOnly}}) {
-      InTime([op, action, state](Rig* rig) {
+      InTime([op, action = action, state = state](Rig* rig) {
         rig->Fail(op, action);
         for (int i = 0; i < 2; ++i) {  // the second time all goes well
           rig->watch.Create(StrCat("new", i)).status().IgnoreError();

@@ -229,7 +229,7 @@ TEST_P(StocTest, H8AWriteMeantForItsLastStartDoesNotLandInThisOnesMemory) {  // 
     NodeInfo last = rig.stoc->info();
     last.incarnation = Incarnation(99);
     other.stocs->UpdateStocs({last});  // it has not heard of the restart
-    const auto write = [&](Incarnation meant) {
+    const auto write = [&, memory = memory](Incarnation meant) {
       Buffer buffer = other.buffers->Allocate(4);
       std::memcpy(buffer.data(), "evil", 4);
       std::optional<Outcome> outcome;
