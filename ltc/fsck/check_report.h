@@ -40,10 +40,8 @@ struct Finding {
   RangeId range;
   StocId stoc;
   StocFileId file;
-  // Of a kLogMember its group; of a kOrphan the range's epoch; of a kManifestCopy that lacks the newest edit
-  // alone which edit that is, from 1 on.
-  uint64_t number = 0;
-  std::string text;  // what is wrong, for people
+  uint64_t number = 0;  // of a kLogMember its group; of a kOrphan the range's epoch
+  std::string text;     // what is wrong, for people
 
   // Two looks that find the same agree in this.
   using Key = std::tuple<FindingKind, RangeId, StocId, StocFileId, uint64_t>;

@@ -21,9 +21,6 @@
 // - A copy of a manifest or log is measured by what another copy had when that was read *before* it; what all
 //   had then each still has. A log that was freed meanwhile is found out by the version of the next look: it
 //   says that the log's memtables are done (done memtables, M3) before the log goes.
-// - The newest edit of a manifest may be under way, or have been when its range's owner ended. An owner that
-//   serves the range ends that, or renews the manifest: there an edit that is the newest in both looks is
-//   lacked by no copy.
 // - A file that nothing names may be a job's under way, a reader's, or of an edit in doubt. Only of a range
 //   that one owner serves all the time, and only after `orphan_grace`, it is one too many: the owner looks
 //   for them every three minutes.

@@ -144,19 +144,17 @@ class RangeLooker {
   }
 
   // An edit is sent when all members have the one before (M1), so that of two copies that are read at one
-  // moment the shorter one lacks the newest edit at most. An owner that ended may have left it so. One that
-  // lives sends it to the end, or renews the manifest: the finding names the edit, and counts if the next
-  // look finds that it is the newest still. A copy that was read before the longest one is read again.
+  // moment the shorter one lacks the newest edit at most. That one is acknowledged to nobody, and may stay in
+  // doubt for as long as a disk hangs, also where its range is served: it is no finding. A copy that was read
+  // before the longest one is read again.
   std::optional<Finding::Key> LooksBehind(StocId stoc, size_t count) {
-    const size_t all = edits_.size();
-    const auto is_good = [&](size_t edits) { return edits >= all || (!served_ && edits + 1 == all); };
-    if (is_good(count)) return std::nullopt;
+    if (count + 1 >= edits_.size()) return std::nullopt;
     if (const auto again = ReadCopy(stoc); again.ok()) {
       const auto now = EditsOf(*again);
-      if (now && is_good(now->size())) return std::nullopt;
+      if (now && now->size() + 1 >= edits_.size()) return std::nullopt;
     }
     return Find(FindingKind::kManifestCopy, stoc, ManifestFile(),
-                StrCat("it ends after ", count, " of ", all, " edits"), count + 1 == all ? all : 0);
+                StrCat("it ends after ", count, " of ", edits_.size(), " edits"));
   }
 
   // --- lists of files
