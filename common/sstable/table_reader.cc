@@ -526,7 +526,7 @@ void TableIterator::Rep::PrepareSeek(std::string_view internal_key) {
   prepared = index().Find(stored_key, TrailerOf(internal_key));
   const size_t position = std::min(prepared, index().blocks() - 1);
   if (table->rep_->residency.IsWorthAsking()) BoundExpected(position);
-  table->rep_->Prefetch(position, backward ? 0 : expected_bytes);
+  table->rep_->Prefetch(position, expected_bytes);
 }
 
 void TableIterator::Rep::BoundExpected(size_t position) {
@@ -556,7 +556,7 @@ void TableIterator::Rep::EnterBlocks(size_t first) {
   const bool follows = blocks_ahead.Enter(position);
   if (follows) {
     expected_bytes -= std::min<uint64_t>(expected_bytes, handle.size);
-  } else if (is_mapped && (backward || !table->rep_->residency.IsWorthAsking())) {
+  } else if (is_mapped && !table->rep_->residency.IsWorthAsking()) {
     expected_bytes = 0;  // it is in memory, as far as is known
   } else {
     BoundExpected(position);
@@ -665,7 +665,10 @@ void TableIterator::Expect(double entries, std::string_view end) {
   const TableInfo& info = rep_->info();
   const double entry_bytes = static_cast<double>(info.data_size) / static_cast<double>(info.entries);
   rep_->asks_ahead = true;
+  rep_->expected_bytes = 0;
   rep_->expected_end = end;
+  if (rep_->backward && rep_->table->rep_->mapped)
+    return;  // with a mapped block only what lies behind it is read
   const double most_likely = entries + 2 * std::sqrt(entries);  // two standard deviations, were it by chance
   rep_->expected_bytes = static_cast<uint64_t>(std::min(kMost, most_likely * entry_bytes));
 }
