@@ -20,6 +20,8 @@
 #include "common/base/coding.h"
 #include "common/base/log.h"
 #include "common/sstable/concatenating_iterator.h"
+#include "common/sstable/merging_iterator.h"
+#include "common/sstable/table_iterator.h"
 
 namespace nova {
 namespace {

@@ -1,12 +1,13 @@
 // Merging by a tournament: leaf i is child i, each inner node remembers the loser of its match, the winner
 // has the smallest key (backwards: the largest). After the winner moved, its path is replayed: one comparison
 // a level.
+#include "common/sstable/merging_iterator.h"
+
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "common/base/log.h"
-#include "common/sstable/table_reader.h"
 
 namespace nova {
 namespace {

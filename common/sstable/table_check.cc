@@ -6,13 +6,10 @@
 #include "common/sstable/footer.h"
 
 namespace nova {
-namespace {
 
-Status TableError(const Uuid& uuid, absl::string_view what) {
-  return absl::DataLossError(StrCat("table ", uuid.ToString(), ": ", what));
+Status TableError(const Uuid& table, absl::string_view damage) {
+  return absl::DataLossError(StrCat("table ", table.ToString(), ": ", damage));
 }
-
-}  // namespace
 
 const char* RawBlockDamage(const Uuid& table, const BlockHandle& handle, std::string_view raw) {
   if (raw.size() != handle.size || raw.size() < kBlockTrailerBytes) return "cut short";

@@ -13,6 +13,9 @@
 
 namespace nova {
 
+// DataLoss, with the table and the damage.
+Status TableError(const Uuid& table, absl::string_view damage);
+
 // What is wrong with a data block and its trailer; null: nothing.
 const char* RawBlockDamage(const Uuid& table, const BlockHandle& handle, std::string_view raw);
 Status CheckRawBlock(const Uuid& table, const BlockHandle& handle, std::string_view raw);

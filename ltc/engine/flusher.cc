@@ -6,7 +6,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "common/base/failpoint.h"
 #include "common/base/thread.h"
-#include "common/sstable/iterator.h"
+#include "common/sstable/merging_iterator.h"
 
 namespace nova {
 

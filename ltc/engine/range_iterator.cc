@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/sstable/merging_iterator.h"
+#include "common/sstable/table_iterator.h"
 #include "ltc/engine/round_iterator.h"
 
 namespace nova {

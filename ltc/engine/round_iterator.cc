@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "common/sstable/merging_iterator.h"
+
 namespace nova {
 
 RoundIterator::RoundIterator(std::shared_ptr<const Round> round, SequenceNumber at, Direction direction,

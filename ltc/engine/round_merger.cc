@@ -5,6 +5,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/sstable/compaction_job.h"
+#include "common/sstable/merging_iterator.h"
 
 namespace nova {
 

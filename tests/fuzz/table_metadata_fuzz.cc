@@ -10,7 +10,7 @@
 #include "common/sstable/filter.h"
 #include "common/sstable/footer.h"
 #include "common/sstable/table_builder.h"
-#include "common/sstable/table_reader.h"
+#include "common/sstable/table_iterator.h"
 
 namespace nova {
 namespace {

@@ -6,6 +6,7 @@
 #include "common/base/coding.h"
 #include "common/base/failpoint.h"
 #include "common/base/random.h"
+#include "common/sstable/merging_iterator.h"
 #include "ltc/engine/background.h"
 #include "ltc/engine/range.h"
 

@@ -4,7 +4,8 @@
 #include <set>
 
 #include "common/sstable/concatenating_iterator.h"
-#include "common/sstable/table_reader.h"
+#include "common/sstable/merging_iterator.h"
+#include "common/sstable/table_iterator.h"
 #include "tests/sstable/sstable_test_util.h"
 
 namespace nova {

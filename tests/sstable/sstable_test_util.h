@@ -13,7 +13,7 @@
 #include "common/base/coding.h"
 #include "common/base/random.h"
 #include "common/sstable/table_builder.h"
-#include "common/sstable/table_reader.h"
+#include "common/sstable/table_iterator.h"
 #include "gtest/gtest.h"
 
 namespace nova {

@@ -11,7 +11,7 @@
 #include "common/sstable/filter.h"
 #include "common/sstable/footer.h"
 #include "common/sstable/table_builder.h"
-#include "common/sstable/table_reader.h"
+#include "common/sstable/table_iterator.h"
 #include "tests/ltc/directory.h"
 #include "tests/sstable/sstable_test_util.h"
 

@@ -9,6 +9,7 @@
 #include "common/base/crc32c.h"
 #include "common/base/failpoint.h"
 #include "common/base/fault_disk.h"
+#include "common/sstable/table_iterator.h"
 #include "tests/stoc/stoc_rig.h"
 
 namespace nova {
