@@ -66,6 +66,8 @@ void CheckFlagHostPort(const char* flag, const std::string& value) {
   const bool good = colon != 0 && !port.empty() && port.size() <= 5 &&
                     port.find_first_not_of("0123456789") == std::string::npos && std::stoi(port) <= 65535;
   if (!good) ExitWithError(StrCat("--", flag, " = ", value, ": must be host:port"));
+  if (value.find(':') != colon)
+    ExitWithError(StrCat("--", flag, " = ", value, ": IPv6 is not served, only hosts with an IPv4 address"));
 }
 
 bool IsFlagGiven(const char* flag) { return !google::GetCommandLineFlagInfoOrDie(flag).is_default; }

@@ -32,7 +32,7 @@ void CheckFlagRange(const char* flag, T value, std::type_identity_t<T> low, std:
 // Ends the program unless the value is one of `allowed`.
 void CheckFlagOneOf(const char* flag, const std::string& value,
                     std::initializer_list<std::string_view> allowed);
-// Ends the program unless it is "host:port".
+// Ends the program unless it is "host:port", the host a name or an IPv4 address.
 void CheckFlagHostPort(const char* flag, const std::string& value);
 bool IsFlagGiven(const char* flag);  // it stood on the command line
 // Ends the program if the flag is empty; `form` shows what it takes: "host:port,...".

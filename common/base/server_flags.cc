@@ -26,7 +26,7 @@ void CheckServerFlags() {
   CheckFlagHostPort("address", FLAGS_address);
   if (!FLAGS_advertise.empty()) {
     CheckFlagHostPort("advertise", FLAGS_advertise);
-  } else if (FLAGS_address.starts_with("0.0.0.0:") || FLAGS_address.starts_with("[::]:")) {
+  } else if (FLAGS_address.starts_with("0.0.0.0:")) {
     ExitWithError(
         StrCat("--address = ", FLAGS_address, ": is no address to connect to: --advertise is needed"));
   }

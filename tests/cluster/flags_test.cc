@@ -154,6 +154,8 @@ TEST_F(FlagsTest, AWordThatIsNoneOfThoseAllowedIsNamedOnOneLine) {
            {"nova_fsck", "chroot", "nova"},
            {"nova_fsck", "fabric", "none"},
            {"nova_ltc", "address", "[::]:0"},
+           {"nova_ltc", "metrics_address", "::1:0"},
+           {"nova_stoc", "advertise", "[fe80::1]:7000"},
            {"nova_ltc", "chroot", ""},
            {"nova_ltc", "fabric", "carrier-pigeon"},
            {"nova_ltc", "log_mode", "most"},
