@@ -37,7 +37,7 @@ done
 traces() { ip netns list; ip -o link | awk '{print $2}'; grep -c . /proc/self/mountinfo; find /run -maxdepth 1 | sort; find /sys/fs/cgroup -maxdepth 2 -name 'nova-lab-*'; }
 before=$(traces)
 code=0
-timeout --kill-after=5 "${NOVA_DEPLOY_SECONDS:-570}" unshare --net --mount --pid --fork --kill-child --mount-proc bash "$here/run.sh" --inside "$build" || code=$?
+timeout --kill-after=5 "${NOVA_DEPLOY_SECONDS:-1150}" unshare --net --mount --pid --fork --kill-child --mount-proc bash "$here/run.sh" --inside "$build" || code=$?
 for hierarchy in $NOVA_LAB_CGROUPS; do find "/sys/fs/cgroup/$hierarchy" -depth -path "*/$NOVA_LAB-*" -type d -exec rmdir {} +; done
 [[ $(traces) == "$before" ]] || { echo "deploy: left behind: $(diff <(echo "$before") <(traces))" >&2; exit 1; }
 exit "$code"

@@ -85,6 +85,10 @@ TEST_P(StocTest, AfterAFenceNoByteOfASealedSegmentChanges) {  // F1, H1, row 3
         ++(o == Outcome::kOk ? landed : refused);
       }
     });
+    const auto wait_for = [](const std::atomic<int>& count) {
+      for (const Nanos until = Soon(); count.load() == 0 && Now() < until;) SleepFor(kMillisecond);
+    };
+    wait_for(landed);
     SleepFor(20 * kMillisecond);
     TestClient other(world, "ltc-2", 11);
     other.Update({rig.stoc.get()});
@@ -95,6 +99,7 @@ TEST_P(StocTest, AfterAFenceNoByteOfASealedSegmentChanges) {  // F1, H1, row 3
     ASSERT_THAT(fenced->segments, SizeIs(1));
     EXPECT_EQ(fenced->segments[0].log, kLog1);
     EXPECT_NE(fenced->segments[0].memory.rkey, memory.rkey);
+    wait_for(refused);
     SleepFor(200 * kMillisecond);
     stop = true;
     zombie.Join();
@@ -463,6 +468,7 @@ TEST_P(StocTest, AfterAFenceNoByteOfAManifestChanges) {  // M1, H12
           if (last.ok()) acknowledged = at + 4;
         }
       });
+      for (const Nanos until = Soon(); acknowledged.load() == 8 && Now() < until;) SleepFor(kMillisecond);
       SleepFor((20 + static_cast<Nanos>(round)) * kMillisecond);
       TestClient other(world, "ltc-2", 11);
       other.Update({rig.stoc.get()});
@@ -490,7 +496,8 @@ TEST_P(StocTest, AFenceWaitsForWorkInsideAndNotForOtherRanges) {
     Thread slow("slow", [&] {
       rig->AppendFile({rig.id()}, FileId(1), kCreator, 0, true, "x", Soon()).IgnoreError();
     });
-    SleepFor(50 * kMillisecond);
+    for (const Nanos until = Soon(); rig.stoc->server->queue_depth() == 0 && Now() < until;)
+      SleepFor(kMillisecond);
     const Nanos begin = Now();
     EXPECT_TRUE(rig->Fence(rig.id(), RangeId(8), Epoch(9), Soon()).ok());
     EXPECT_LT(Now() - begin, 200 * kMillisecond * world->patience());
@@ -703,8 +710,11 @@ TEST_P(StocTest, StoppingFinishesWhatIsQueued) {
     }
     const Counter* const received =
         rig.stoc->metrics.counter("nova_stoc_requests_total{type=\"write_small_file\"}");
-    for (const Nanos until = Soon(); received->value() < 4 && Now() < until;) SleepFor(kMillisecond);
-    SleepFor(10 * kMillisecond);  // the last of them is counted before it is queued
+    const auto is_queued = [&] {
+      return received->value() == 4 &&
+             static_cast<int>(rig.stoc->server->queue_depth()) + written.load() >= 4;
+    };
+    for (const Nanos until = Soon(); !is_queued() && Now() < until;) SleepFor(kMillisecond);
     rig.stoc->Stop();
     writers.clear();
     int there = 0;
