@@ -36,7 +36,7 @@ SETTINGS = {
     "delta": 64,             # memtables of a range
     "rho": 1,                # StoCs that a table is scattered over
     "d": 2,                  # StoCs looked at for each one picked; 1: random
-    "by_load": False,        # no more fragments than StoCs have nothing to do
+    "by_load": False,        # no more fragments than have a table stored first
     "copies": 1,             # of a table
     "page_cache": True,      # StoCs' reads cost their disks nothing: their hosts' memory holds all
     "cache_mb": 64,          # blocks and indexes in an LTC's memory

@@ -14,11 +14,12 @@ constexpr std::pair<std::string_view, OffloadPolicy> kNames[] = {
     {"most_input", OffloadPolicy::kMostInput},
     {"cost", OffloadPolicy::kCost}};
 
-// What stands before the job's end at a StoC: input that comes over the network, and what is queued there. A
-// job that runs there is taken to be as large as this one. The outputs go to the same StoCs in any case.
+// Bytes that stand before the job's end at a StoC: input that comes over the network, and its other jobs,
+// each taken to be as large as this one. What its disk has to do is no part of it: inputs are read where they
+// lie, and outputs go where they were placed, whoever merges them.
 double CostAt(const CompactionWorker& w, uint64_t job_bytes) {
   const uint64_t to_move = job_bytes - std::min(w.local_input_bytes, job_bytes);
-  return static_cast<double>(to_move + w.running * job_bytes) + w.backlog_bytes;
+  return static_cast<double>(to_move + w.running * job_bytes);
 }
 
 // Smaller is better.

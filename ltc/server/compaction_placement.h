@@ -18,7 +18,7 @@ enum class OffloadPolicy {
   kRoundRobin,   // each in turn
   kLeastLoaded,  // the one with the fewest jobs of ours, then with the least backlog
   kMostInput,    // the one that has most of the job's input on its own disk
-  kCost,         // where the bytes to move and those that are queued before them are the fewest; or here
+  kCost,         // where the bytes to move, and those of jobs before it, are the fewest; or here
 };
 // By its name on a command line: "never", "round_robin", "least_loaded", "most_input", "cost".
 std::optional<OffloadPolicy> ParseOffloadPolicy(std::string_view name);

@@ -33,8 +33,8 @@ DEFINE_int32(manifest_replicas, 3, "M: copies of a manifest");
 DEFINE_int32(table_replicas, 2, "copies of a table's fragments and metadata, as far as there are StoCs");
 DEFINE_int32(scatter_width, 1, "rho: StoCs over which a table is scattered, at most");
 DEFINE_bool(scatter_by_load, true,
-            "a table is scattered over no more StoCs than have nothing to do; false: over scatter_width, "
-            "however busy they are");
+            "a table is scattered over as many StoCs as will have stored it first; false: over "
+            "scatter_width, however busy they are");
 DEFINE_int32(power_of_d, 2, "d: StoCs looked at for each one picked for a table (for logs and manifests: 2)");
 DEFINE_bool(near_tables, false,
             "first copies of tables lie on StoCs of this host, while one takes tables: nothing is shared");

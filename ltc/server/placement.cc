@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <tuple>
 
@@ -135,6 +136,17 @@ std::vector<StocId> WithOtherCopies(StocId first, size_t copies, uint64_t bytes,
   return members;
 }
 
+// When each has stored a fragment, as bytes at the pace of the median one; a file and its sync take it as
+// long as `file_bytes` more. The w-th smallest is when w of them have.
+std::vector<double> StoredAfter(const std::vector<double>& backlogs, const std::vector<double>& slowness,
+                                double fragment_bytes, double file_bytes) {
+  std::vector<double> after(backlogs.size());
+  for (size_t i = 0; i < after.size(); ++i)
+    after[i] = (backlogs[i] + fragment_bytes + file_bytes) * slowness[i];
+  std::sort(after.begin(), after.end());
+  return after;
+}
+
 // Fragments of a table, see PlacementOptions.
 size_t WidthOf(const std::vector<StocChoice>& firsts, uint64_t table_bytes, const PlacementOptions& options) {
   const uint64_t least = std::max<uint64_t>(1, options.min_fragment_bytes);
@@ -142,10 +154,16 @@ size_t WidthOf(const std::vector<StocChoice>& firsts, uint64_t table_bytes, cons
       std::min({static_cast<size_t>(std::max(1, options.scatter_width)),
                 static_cast<size_t>(std::max<uint64_t>(1, table_bytes / least)), firsts.size()});
   if (!options.scatter_by_load) return width;
-  const std::vector<double> work = WorkUntilStored(firsts, least);
-  const auto idle = static_cast<size_t>(
-      std::count_if(work.begin(), work.end(), [&](double w) { return w < 2 * static_cast<double>(least); }));
-  return std::clamp<size_t>(idle, 1, width);
+  const std::vector<double> backlogs = Backlogs(firsts, least), slowness = Slowness(firsts);
+  size_t best = 1;
+  double earliest = std::numeric_limits<double>::infinity();
+  for (size_t w = 1; w <= width; ++w) {
+    const double fragment = static_cast<double>(table_bytes) / static_cast<double>(w);
+    const double after = StoredAfter(backlogs, slowness, fragment, static_cast<double>(least))[w - 1];
+    if (after < earliest) best = w;
+    earliest = std::min(earliest, after);
+  }
+  return best;
 }
 
 }  // namespace
@@ -165,6 +183,21 @@ Placement PlaceTable(const std::vector<StocChoice>& all, uint64_t table_bytes,
   const StocId metadata = PickStocs(firsts, 1, bytes, options.choices, random).front();
   placement.metadata = WithOtherCopies(metadata, copies, bytes, stocs, options.choices, random);
   return placement;
+}
+
+std::vector<Placement> PlaceTables(std::vector<StocChoice> stocs, uint64_t table_bytes, size_t count,
+                                   const PlacementOptions& options, Random* random) {
+  std::vector<Placement> placements;
+  while (!stocs.empty() && placements.size() < count) {
+    const Placement& placed = placements.emplace_back(PlaceTable(stocs, table_bytes, options, random));
+    for (const std::vector<StocId>& copies : placed.fragments) {
+      for (StocChoice& s : stocs) {
+        const bool takes_it = std::find(copies.begin(), copies.end(), s.id) != copies.end();
+        if (takes_it) s.load.bytes_in_flight += table_bytes / placed.fragments.size();
+      }
+    }
+  }
+  return placements;
 }
 
 namespace {

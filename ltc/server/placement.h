@@ -26,8 +26,8 @@ namespace nova {
 // How tables are scattered; the same for all ranges of an LTC.
 struct PlacementOptions {
   int scatter_width = 1;  // rho: fragments of a table, at most
-  // As many fragments as StoCs have nothing to do, and are not slow, at least one: more of them wait in a
-  // queue each, and take a sync each, for nothing. False: as many as the table's size allows.
+  // As many fragments as have the table stored first, by what StoCs have to do: one more is a queue and a
+  // sync more, and the table waits for the longest. False: as many as the table's size allows.
   bool scatter_by_load = true;
   int choices = 2;                          // d: StoCs drawn for each one picked; 1: random
   int replicas = 1;                         // copies of each fragment and of the metadata
@@ -73,6 +73,11 @@ std::vector<StocId> PickStocs(const std::vector<StocChoice>& stocs, size_t count
 // fragments: `stocs` is empty.
 Placement PlaceTable(const std::vector<StocChoice>& stocs, uint64_t table_bytes,
                      const PlacementOptions& options, Random* random);
+
+// Places `count` tables of `table_bytes` each before any of them is written: what was placed counts for the
+// next one as on its way. None: `stocs` is empty.
+std::vector<Placement> PlaceTables(std::vector<StocChoice> stocs, uint64_t table_bytes, size_t count,
+                                   const PlacementOptions& options, Random* random);
 
 // The StoCs of the cluster, for the copies of a table that is there already (rebuild, S5).
 struct StocStates {

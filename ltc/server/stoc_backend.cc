@@ -137,12 +137,16 @@ CopyPlanner StocBackend::PlannerOfCopies() {
   };
 }
 
-StatusOr<Placement> StocBackend::Place(uint64_t table_bytes) {
-  const std::vector<StocChoice> live = LiveStocs();
+std::vector<Placement> StocBackend::PlaceSome(uint64_t table_bytes, size_t count) {
+  std::vector<StocChoice> live = LiveStocs();
   MutexLock lock(&mu_);
-  Placement placement = PlaceTable(live, table_bytes, placement_, &random_);
-  if (placement.fragments.empty()) return absl::UnavailableError("no StoC is alive");
-  return placement;
+  return PlaceTables(std::move(live), table_bytes, count, placement_, &random_);
+}
+
+StatusOr<Placement> StocBackend::Place(uint64_t table_bytes) {
+  std::vector<Placement> places = PlaceSome(table_bytes, 1);
+  if (places.empty()) return absl::UnavailableError("no StoC is alive");
+  return std::move(places.front());
 }
 
 void StocBackend::Configure(const LtcSettings& settings, const std::function<void()>& rest) {
@@ -163,11 +167,8 @@ size_t StocBackend::Disks() const { return std::max<size_t>(1, LiveStocs().size(
 
 StatusOr<CompactionResult> StocBackend::RunJob(const CompactionJob& job, CompactionStorage* here,
                                                const std::function<bool()>& cancelled) {
-  std::vector<Placement> places;
-  for (size_t left = JobOffloader::PlacesOf(job); left > 0; --left) {
-    NOVA_ASSIGN_OR_RETURN(Placement place, Place(job.max_table_size_bytes));
-    places.push_back(std::move(place));
-  }
+  const std::vector<Placement> places = PlaceSome(job.max_table_size_bytes, JobOffloader::PlacesOf(job));
+  if (places.empty()) return absl::UnavailableError("no StoC is alive");
   return services_->offloader->Run(job, LiveStocs(), places, here, cancelled);
 }
 

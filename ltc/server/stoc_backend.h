@@ -74,6 +74,8 @@ class StocBackend : public ManifestStorage, public RangeHost, public JobRunner {
   RecordKeeper keeper;
 
  private:
+  // Where so many tables go. None: no StoC is alive.
+  std::vector<Placement> PlaceSome(uint64_t table_bytes, size_t count);
   Status Write(const ManifestGroup& group, uint64_t offset, bool create, std::string_view bytes);
 
   const Creator creator_;

@@ -167,13 +167,13 @@ TEST(PlacementTest, WhatIsOnItsWayCountsAtOnceAndAnOldDepthSaysNothing) {
   EXPECT_NEAR(Backlogs(stocs, 100)[1], 300, 0.1);
   // Of 30 tables that are placed before any of them is written each StoC gets about as many.
   Random random(7);
-  stocs = Stocs({0, 0, 0});
   const PlacementOptions options{1, false, 2, 1, 1000};
-  for (int i = 0; i < 30; ++i) {
-    const StocId taken = PlaceTable(stocs, 4000, options, &random).fragments.at(0).at(0);
-    for (StocChoice& s : stocs) s.load.bytes_in_flight += s.id == taken ? 4000 : 0;
-  }
-  for (const StocChoice& s : stocs) EXPECT_NEAR(static_cast<double>(s.load.bytes_in_flight), 40'000, 4000);
+  std::map<StocId, int> tables;
+  for (const Placement& p : PlaceTables(Stocs({0, 0, 0}), 4000, 30, options, &random))
+    ++tables[p.fragments.at(0).at(0)];
+  ASSERT_EQ(tables.size(), 3u);
+  for (const auto& [stoc, count] : tables) EXPECT_NEAR(count, 10, 1) << stoc.value();
+  EXPECT_TRUE(PlaceTables({}, 4000, 30, options, &random).empty());
 }
 
 TEST(PlacementTest, SlownessIsBesideTheMedianAndIsForgotten) {
@@ -235,20 +235,23 @@ TEST(PlacementTest, NoFlushWaitsForASlowStoc) {
   EXPECT_GT(known, 1.3 * unknown);
 }
 
-TEST(PlacementTest, ATableIsScatteredOverStocsThatHaveNothingToDo) {
+TEST(PlacementTest, ATableIsScatteredOverAsManyStocsAsHaveItStoredFirst) {
   Random random(8);
   PlacementOptions options{10, true, 2, 1, 1000};
   const auto width_of = [&](const std::vector<uint32_t>& queues) {
     return PlaceTable(Stocs(queues), 100'000, options, &random).fragments.size();
   };
   EXPECT_EQ(width_of({0, 0, 0, 0}), 4u);
-  EXPECT_EQ(width_of({0, 5, 0, 5}), 2u);
-  EXPECT_EQ(width_of({5, 5, 5, 5}), 1u) << "at least one";
+  EXPECT_EQ(width_of({0, 5, 0, 5}), 4u) << "a short queue is worth a quarter of the table";
+  EXPECT_EQ(width_of({0, 60, 0, 60}), 2u) << "a long one is not";
+  EXPECT_EQ(width_of({0, 60, 60, 60}), 4u) << "a quarter behind 60 is there before all of 100";
+  EXPECT_EQ(width_of({0, 900, 900, 900}), 1u) << "at least one";
+  EXPECT_EQ(width_of({900, 900, 900, 900}), 4u) << "all have as much to do";
   std::vector<StocChoice> one_slow = Stocs({0, 0, 0, 0});
   for (StocChoice& s : one_slow) s.load.pace.ns_per_byte = s.id == StocId(2) ? 3 : 1;
   EXPECT_EQ(PlaceTable(one_slow, 100'000, options, &random).fragments.size(), 3u);
   options.scatter_by_load = false;
-  EXPECT_EQ(width_of({5, 5, 5, 5}), 4u);
+  EXPECT_EQ(width_of({0, 900, 0, 900}), 4u);
 }
 
 TEST(PlacementTest, SmallTablesUseFewerFragmentsAndOtherHostsComeFirst) {
