@@ -95,13 +95,16 @@ class StocCompactor::JobStorage : public CompactionStorage {
       : owner_(owner), attempt_(attempt), outputs_(outputs) {}
 
   StatusOr<std::shared_ptr<const TableReader>> OpenTable(const TableInfo& info) override {
-    owner_->LetOthersGoFirst();
+    owner_->LetOthersGoFirst(info.metadata_stocs);
     NOVA_ASSIGN_OR_RETURN(const std::string metadata, owner_->tables_->ReadMetadata(info));
     owner_->read_bytes_->Add(metadata.size());
     return TableReader::Open(info, metadata);
   }
   StatusOr<std::string> ReadBlocks(const TableInfo& info, std::span<const BlockHandle> blocks) override {
-    owner_->LetOthersGoFirst();
+    const uint64_t offset = blocks.front().offset;
+    for (const Fragment& f : info.fragments) {
+      if (f.offset <= offset && offset < f.offset + f.size) owner_->LetOthersGoFirst(f.stocs);
+    }
     NOVA_FP("stoc.job_read");
     auto bytes = owner_->tables_->ReadBlocks(info, blocks);
     if (bytes.ok()) owner_->read_bytes_->Add(bytes->size());
@@ -109,8 +112,8 @@ class StocCompactor::JobStorage : public CompactionStorage {
   }
   StatusOr<TableInfo> WriteTable(TableBuilder::Output output) override {
     if (owner_->MustEnd(attempt_)) return absl::CancelledError("the attempt is cancelled");
-    owner_->LetOthersGoFirst();
     const TablePlace& place = attempt_.places[outputs_->size() % attempt_.places.size()];
+    for (const std::vector<StocId>& copies : place.fragments) owner_->LetOthersGoFirst(copies);
     NOVA_ASSIGN_OR_RETURN(
         TableInfo info, owner_->tables_->WriteTable(std::move(output), PlacementOf(place), attempt_.creator));
     owner_->written_bytes_->Add(info.data_size + info.metadata_size);
@@ -300,7 +303,8 @@ bool StocCompactor::MustEnd(const Attempt& attempt) const {
          !fences_->Admits(attempt.creator.range, attempt.creator.epoch);
 }
 
-void StocCompactor::LetOthersGoFirst() {
+void StocCompactor::LetOthersGoFirst(const std::vector<StocId>& copies) {
+  if (std::find(copies.begin(), copies.end(), files_->stoc()) == copies.end()) return;
   const Nanos until = Now() + options_.longest_pause_ns;
   MutexLock lock(&mu_);
   for (Nanos now = Now(); now < until && !stopping_.load() && disk_is_wanted_(); now = Now())

@@ -16,8 +16,8 @@
 // own files that is under way, and not for the attempt; writes to other StoCs are refused by theirs, or their
 // files are collected (collection, N4).
 //
-// Who goes first: requests that wait for the disk. An attempt looks before each piece that it reads, and each
-// table that it writes, whether others wait, and lets them go first for a bounded time.
+// Who goes first: requests that wait for the disk. An attempt looks before each piece that it reads here, and
+// each fragment that it writes here, whether others wait, and lets them go first for a bounded time.
 //
 // Bounds: threads, attempts that wait, bytes of a request, and memory: each thread's share bounds the job it
 // may run.
@@ -61,7 +61,7 @@ struct StocCompactorOptions {
   uint64_t memory_bytes = 512 << 20;  // of all jobs; a job that needs more than a thread's share is refused
   Nanos longest_ns = 10 * 60 * kSecond;  // of an attempt, whatever its deadline is
   Nanos longest_pause_ns =
-      50 * kMillisecond;     // for requests that wait for the disk, a piece of 1 MB or a table
+      50 * kMillisecond;     // for requests that wait for the disk, a piece of 1 MB or a fragment
   size_t remembered = 1024;  // attempts that have ended, for Cancel
 };
 
@@ -99,8 +99,8 @@ class StocCompactor {
   // Bytes of memory that the job may take at most.
   static uint64_t MemoryOf(const CompactionJob& job);
   bool MustEnd(const Attempt& attempt) const;  // cancelled, fenced, or we are to stop
-  // Waits while others wait for the disk, and not for long.
-  void LetOthersGoFirst();
+  // Waits while others wait for the disk, and not for long, where one of the copies lies on it.
+  void LetOthersGoFirst(const std::vector<StocId>& copies);
   void Drop(const std::vector<TableInfo>& outputs, const Creator& creator);
   // The attempt is under way no more.
   void RememberLocked(Ended ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -487,6 +487,27 @@ TEST(StocCompactorTimeTest, RequestsThatWaitForTheDiskGoFirstAndNotForEver) {
   });
 }
 
+// What is read from other disks, and written to them, does not wait for this one.
+TEST(StocCompactorTimeTest, AJobWhoseTablesLieElsewhereDoesNotWaitForTheDiskHere) {
+  InFabricWorld(FabricKind::kSim, [](FabricWorld* world) {
+    Rig rig(world, {.longest_pause_ns = 10 * kSecond});
+    ASSERT_NO_FATAL_FAILURE(rig.WriteInputs({kOther}));
+    for (TablePlace& place : rig.places) place = {{{kOther}}, {kOther}};
+    const StocFileId file = FileId(77);
+    ASSERT_TRUE(rig.client->stocs->WriteFile(kWorker, file, kWriter, "read for long", Soon()).ok());
+    Held held("stoc.file_read", 1);
+    Thread reader("test.reader", [&] {
+      EXPECT_TRUE(rig.client->stocs->ReadFileBlocking(kWorker, file, 0, 4, Now() + 60 * kSecond).ok());
+    });
+    ASSERT_TRUE(held.WaitUntilMet());
+    const Nanos begin = Now();
+    EXPECT_EQ(rig.Compact(1).outcome, Outcome::kOk);
+    EXPECT_LT(Now() - begin, 5 * kSecond);
+    held.LetGo();
+    reader.Join();
+  });
+}
+
 // --- jobs that are not taken
 
 TEST_P(StocCompactorTest, JobsOfAnotherVersionDamagedOrTooLargeAreRefused) {
