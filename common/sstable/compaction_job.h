@@ -88,6 +88,9 @@ class CompactionStorage {
   // The raw bytes of blocks that follow one another, verified; from another copy if one is damaged (damaged
   // copy, S3).
   virtual StatusOr<std::string> ReadBlocks(const TableInfo& info, std::span<const BlockHandle> blocks) = 0;
+  // Waits until so many bytes of inputs may be read: asked before the job goes elsewhere, where nobody calls
+  // ReadBlocks, which has its own turns.
+  virtual void WaitTurn(uint64_t) {}
   // Takes a table's data while it is built. Null: the data is wanted whole by WriteTable.
   virtual std::unique_ptr<TableSink> StartTable(const Uuid&) { return nullptr; }
   // Stores a finished table durably and returns its info with fragments and StoCs.

@@ -79,6 +79,7 @@ class Compactor::JobStorage : public CompactionStorage {
     owner_->JudgePrice(run_);
     return data;
   }
+  void WaitTurn(uint64_t bytes) override { owner_->pacer_->WaitBehindFlush(bytes); }
   std::unique_ptr<TableSink> StartTable(const Uuid& table) override {
     return owner_->context_->services->store->StartTable(table);
   }

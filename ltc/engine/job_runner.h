@@ -15,8 +15,8 @@ class JobRunner {
  public:
   virtual ~JobRunner() = default;
   // Runs the job, and waits for its end: elsewhere, or here with `here`. Where it ran elsewhere the outputs
-  // have ids of their own, are stored and durable, and `here` was not asked for them. After an error nothing
-  // that was stored elsewhere is used by anybody. `cancelled` is asked again and again.
+  // have ids of their own, are stored and durable, and `here` was asked for turns alone (WaitTurn). After an
+  // error nothing that was stored elsewhere is used by anybody. `cancelled` is asked again and again.
   virtual StatusOr<CompactionResult> RunJob(const CompactionJob& job, CompactionStorage* here,
                                             const std::function<bool()>& cancelled) = 0;
 };

@@ -14,12 +14,12 @@ constexpr std::pair<std::string_view, OffloadPolicy> kNames[] = {
     {"most_input", OffloadPolicy::kMostInput},
     {"cost", OffloadPolicy::kCost}};
 
-// Bytes that stand before the job's end at a StoC: input that comes over the network, and its other jobs,
-// each taken to be as large as this one. What its disk has to do is no part of it: inputs are read where they
-// lie, and outputs go where they were placed, whoever merges them.
+// Bytes that stand before the job's end at a StoC: input that comes over the network, and the jobs that it
+// would wait for, each taken to be as large as this one. What its disk has to do is no part of it: inputs are
+// read where they lie, and outputs go where they were placed, whoever merges them.
 double CostAt(const CompactionWorker& w, uint64_t job_bytes) {
   const uint64_t to_move = job_bytes - std::min(w.local_input_bytes, job_bytes);
-  return static_cast<double>(to_move + w.running * job_bytes);
+  return static_cast<double>(to_move + w.running / kJobsAtOnce * job_bytes);
 }
 
 // Smaller is better.
@@ -30,7 +30,7 @@ std::tuple<double, double> RankOf(const CompactionWorker& w, uint64_t job_bytes,
     case OffloadPolicy::kMostInput:
       return {static_cast<double>(job_bytes - std::min(w.local_input_bytes, job_bytes)), w.running};
     case OffloadPolicy::kCost:
-      return {CostAt(w, job_bytes), 0};
+      return {CostAt(w, job_bytes), w.running};
     case OffloadPolicy::kNever:
     case OffloadPolicy::kRoundRobin:
       break;

@@ -18,13 +18,16 @@ enum class OffloadPolicy {
   kRoundRobin,   // each in turn
   kLeastLoaded,  // the one with the fewest jobs of ours, then with the least backlog
   kMostInput,    // the one that has most of the job's input on its own disk
-  kCost,         // where the bytes to move, and those of jobs before it, are the fewest; or here
+  kCost,         // where the bytes to move, and those of jobs it would wait for, are the fewest; or here
 };
 // By its name on a command line: "never", "round_robin", "least_loaded", "most_input", "cost".
 std::optional<OffloadPolicy> ParseOffloadPolicy(std::string_view name);
 
 // A request of others for a StoC's disk counts as so many bytes: a piece of a table, as compactions read it.
 inline constexpr uint64_t kBytesOfARequest = 1 << 20;
+
+// As many jobs run at once on a StoC, as it comes (nova_stoc --compaction_threads); more of them wait.
+inline constexpr uint32_t kJobsAtOnce = 2;
 
 // A StoC that may be given a job, as last heard.
 struct CompactionWorker {

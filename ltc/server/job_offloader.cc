@@ -16,26 +16,35 @@ constexpr Nanos kTimeToAnswer = 2 * kSecond;       // from a job's deadline to t
 constexpr Nanos kCancelDeadline = 10 * kSecond;    // of one request
 constexpr Nanos kCancelPause = kSecond;            // between two
 constexpr Nanos kCancelFor = 600 * kSecond;        // from an attempt's deadline, by which it has ended itself
+constexpr uint64_t kTurnBytes = 1 << 20;           // as a job here reads at once
 constexpr size_t kMostPlaces = 16;                 // of the outputs of one job
 
-// Inputs that have keys of the job; others, of the same plan, need not even be opened.
-void LeaveOutInputsOutside(CompactionJob* job) {
-  std::erase_if(job->inputs, [job](const TableInfo& t) {
-    const KeyInterval used = UsedKeys(t);
-    return used.EndsBefore(job->from) || (!job->to.empty() && used.first >= job->to);
-  });
+// The input has no key of the job, which is a part of its plan: it need not even be opened.
+bool LiesOutside(const CompactionJob& job, const TableInfo& input) {
+  const KeyInterval used = UsedKeys(input);
+  return used.EndsBefore(job.from) || (!job.to.empty() && used.first >= job.to);
 }
 
 uint64_t BytesOfInputs(const CompactionJob& job) {
   uint64_t bytes = 0;
-  for (const TableInfo& t : job.inputs) bytes += UsedBytes(t);
+  for (const TableInfo& t : job.inputs) bytes += LiesOutside(job, t) ? 0 : UsedBytes(t);
   return bytes;
+}
+
+// Waits for what a job here would wait for as it reads.
+void WaitTurns(const CompactionJob& job, CompactionStorage* here, const std::function<bool()>& cancelled) {
+  for (uint64_t left = BytesOfInputs(job); left > 0 && !cancelled();) {
+    const uint64_t bytes = std::min(left, kTurnBytes);
+    here->WaitTurn(bytes);
+    left -= bytes;
+  }
 }
 
 // Bytes of the inputs' fragments that lie on each StoC.
 std::map<StocId, uint64_t> InputBytesByStoc(const CompactionJob& job) {
   std::map<StocId, uint64_t> bytes;
   for (const TableInfo& t : job.inputs) {
+    if (LiesOutside(job, t)) continue;
     for (const Fragment& f : t.fragments) {
       for (const StocId stoc : f.stocs) bytes[stoc] += f.size;
     }
@@ -100,6 +109,7 @@ StatusOr<CompactionResult> JobOffloader::Run(const CompactionJob& job, const std
                                              const std::vector<Placement>& places, CompactionStorage* here,
                                              const std::function<bool()>& cancelled) {
   if (const std::optional<Worker> worker = Choose(job, stocs)) {
+    WaitTurns(job, here, cancelled);
     if (auto result = RunAt(*worker, job, places, cancelled)) return *std::move(result);
   }
   const Counted counted(&running_here_);
@@ -177,7 +187,7 @@ std::optional<StatusOr<CompactionResult>> JobOffloader::RunAt(const Worker& work
 
 std::shared_ptr<const JobOffloader::Attempt> JobOffloader::Send(const Worker& worker, CompactionJob job,
                                                                 const std::vector<Placement>& places) {
-  LeaveOutInputsOutside(&job);
+  std::erase_if(job.inputs, [&job](const TableInfo& t) { return LiesOutside(job, t); });
   if (!options_.off.m6_own_ids) {
     for (Uuid& id : job.output_uuids) id = Uuid::Generate();
   }

@@ -121,7 +121,10 @@ class Here : public CompactionStorage {
   StatusOr<std::string> ReadBlocks(const TableInfo&, std::span<const BlockHandle>) override {
     return absl::InternalError("not opened");
   }
+  void WaitTurn(uint64_t bytes) override { waited_bytes += bytes; }
   StatusOr<TableInfo> WriteTable(TableBuilder::Output) override { return absl::InternalError("not opened"); }
+
+  uint64_t waited_bytes = 0;
 };
 
 struct Rig {
@@ -134,7 +137,6 @@ struct Rig {
   ~Rig() { client.Stop(); }
   StatusOr<CompactionResult> Run(FakeStoc::Answerer answer) {
     stoc.answer = std::move(answer);
-    Here here;
     const CompactionJob job = SomeJob();
     return offloader->Run(job, {{kStoc, "stoc-1", {}}}, {{{{kStoc}}, {kStoc}}}, &here,
                           [this] { return cancelled.load(); });
@@ -150,6 +152,7 @@ struct Rig {
   }
 
   Metrics metrics;
+  Here here;
   FakeStoc stoc;
   TestClient client;
   std::unique_ptr<JobOffloader> offloader;
@@ -185,6 +188,40 @@ TEST_F(JobOffloaderTest, M6AResultIsTakenOnceWithIdsOfItsOwn) {
     for (const Uuid& own : job.output_uuids) EXPECT_EQ(std::count(ids.begin(), ids.end(), own), 0);
     EXPECT_EQ(rig.Jobs("offloaded"), 1u);
     EXPECT_EQ(rig.stoc.cancels.load(), 0);
+  });
+}
+
+// A plan's parts name all of its inputs. What counts of them is what has keys of the part.
+TEST_F(JobOffloaderTest, InputsOfOtherPartsDoNotCount) {
+  CompactionJob job = SomeJob();
+  TableInfo other = TableOf({1, 2});
+  other.smallest = InternalKey("p");
+  other.data_size = 7'000'000;
+  job.inputs[0].largest = InternalKey("m");
+  job.inputs.push_back(other);
+  job.output_uuids.resize(10);
+  job.max_table_size_bytes = 1'000'000;
+  EXPECT_EQ(JobOffloader::PlacesOf(job), 8u);
+  job.to = "n";
+  EXPECT_EQ(JobOffloader::PlacesOf(job), 1u);
+  job.from = "n";
+  job.to = "";
+  EXPECT_EQ(JobOffloader::PlacesOf(job), 8u);
+}
+
+// Flushes go first, wherever a compaction runs.
+TEST_F(JobOffloaderTest, AJobWaitsForItsTurnBeforeItGoesElsewhere) {
+  Run([](FabricWorld* world) {
+    Rig rig(world);
+    EXPECT_TRUE(rig.Run([&](const CompactionJob& job) {
+                     EXPECT_EQ(rig.here.waited_bytes, 1000u) << "all that it reads";
+                     return ResultOf(job);
+                   })
+                    .ok());
+    EXPECT_EQ(rig.here.waited_bytes, 1000u);
+    EXPECT_TRUE(RanHere(rig.RunAnswered(Outcome::kInvalidArgument)));
+    EXPECT_TRUE(RanHere(rig.Run(ResultOf))) << "it takes no jobs";
+    EXPECT_EQ(rig.here.waited_bytes, 2000u) << "a job that is sent nowhere waits as it reads";
   });
 }
 
