@@ -33,7 +33,7 @@ echo 100000 >/proc/sys/net/core/netdev_max_backlog  # a long READ's answer comes
 ip rule add pref 100 lookup local
 ip rule del pref 0
 for i in 0 1; do rdma link add "rxe$i" type rxe netdev "v$i"; done
-export NOVA_VERBS_ADDRESS=10.77.0.1 NOVA_VERBS_SERVER=10.77.0.2
+export NOVA_VERBS_ADDRESS=10.77.0.1 NOVA_VERBS_SERVER=10.77.0.2 NOVA_TEST_PATIENCE=3
 
 
 status=0
