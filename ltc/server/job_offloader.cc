@@ -106,11 +106,11 @@ size_t JobOffloader::PlacesOf(const CompactionJob& job) {
 }
 
 StatusOr<CompactionResult> JobOffloader::Run(const CompactionJob& job, const std::vector<StocChoice>& stocs,
-                                             const std::vector<Placement>& places, CompactionStorage* here,
+                                             const Placer& place, CompactionStorage* here,
                                              const std::function<bool()>& cancelled) {
   if (const std::optional<Worker> worker = Choose(job, stocs)) {
     WaitTurns(job, here, cancelled);
-    if (auto result = RunAt(*worker, job, places, cancelled)) return *std::move(result);
+    if (auto result = RunAt(*worker, job, place(PlacesOf(job)), cancelled)) return *std::move(result);
   }
   const Counted counted(&running_here_);
   return RunCompaction(job, here, cancelled);
@@ -187,6 +187,7 @@ std::optional<StatusOr<CompactionResult>> JobOffloader::RunAt(const Worker& work
 
 std::shared_ptr<const JobOffloader::Attempt> JobOffloader::Send(const Worker& worker, CompactionJob job,
                                                                 const std::vector<Placement>& places) {
+  if (places.empty()) return nullptr;
   std::erase_if(job.inputs, [&job](const TableInfo& t) { return LiesOutside(job, t); });
   if (!options_.off.m6_own_ids) {
     for (Uuid& id : job.output_uuids) id = Uuid::Generate();

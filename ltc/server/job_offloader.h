@@ -52,9 +52,11 @@ class JobOffloader {
 
   // How many of a job's outputs have a place of their own; later ones go to the same places again.
   static size_t PlacesOf(const CompactionJob& job);
-  // As JobRunner::RunJob. `stocs` may be given jobs; `places` are where outputs go, in turn, at least one.
+  // As JobRunner::RunJob. `stocs` may be given jobs. `place` is asked when the job is sent, where so many
+  // outputs go; none: it runs here.
+  using Placer = std::function<std::vector<Placement>(size_t count)>;
   StatusOr<CompactionResult> Run(const CompactionJob& job, const std::vector<StocChoice>& stocs,
-                                 const std::vector<Placement>& places, CompactionStorage* here,
+                                 const Placer& place, CompactionStorage* here,
                                  const std::function<bool()>& cancelled);
 
  private:
@@ -73,7 +75,7 @@ class JobOffloader {
                                                   const std::vector<Placement>& places,
                                                   const std::function<bool()>& cancelled);
   // Sends the job, with ids of outputs and a deadline of the attempt's own. Null: it is too long for a
-  // message.
+  // message, or its outputs have no place.
   std::shared_ptr<const Attempt> Send(const Worker& worker, CompactionJob job,
                                       const std::vector<Placement>& places);
   // Waits for the answer. False: there is none, and nobody will wait for it any more.

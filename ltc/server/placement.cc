@@ -67,11 +67,13 @@ std::vector<double> Slowness(const std::vector<StocChoice>& stocs) {
 
 namespace {
 
-// Of each StoC what it has to do until `bytes` more are stored, as bytes at the pace of the median one.
-std::vector<double> WorkUntilStored(const std::vector<StocChoice>& stocs, uint64_t bytes) {
-  std::vector<double> work = Backlogs(stocs, bytes);
+// Of each StoC what it has to do until `bytes` more are stored, as bytes at the pace of the median one; a
+// request of others counts as `request_bytes`.
+std::vector<double> WorkUntilStored(const std::vector<StocChoice>& stocs, double bytes,
+                                    uint64_t request_bytes) {
+  std::vector<double> work = Backlogs(stocs, request_bytes);
   const std::vector<double> slowness = Slowness(stocs);
-  for (size_t i = 0; i < work.size(); ++i) work[i] = (work[i] + static_cast<double>(bytes)) * slowness[i];
+  for (size_t i = 0; i < work.size(); ++i) work[i] = (work[i] + bytes) * slowness[i];
   return work;
 }
 
@@ -80,7 +82,7 @@ std::vector<double> WorkUntilStored(const std::vector<StocChoice>& stocs, uint64
 std::vector<StocId> PickStocs(const std::vector<StocChoice>& all, size_t count, uint64_t bytes, int choices,
                               Random* random, std::set<std::string> hosts) {
   const std::vector<StocChoice> stocs = WithBestDisks(all, count);
-  const std::vector<double> work = WorkUntilStored(stocs, bytes);
+  const std::vector<double> work = WorkUntilStored(stocs, static_cast<double>(bytes), bytes);
   std::vector<size_t> sample(stocs.size());
   std::iota(sample.begin(), sample.end(), 0);
   Shuffle(&sample, random);
@@ -136,17 +138,6 @@ std::vector<StocId> WithOtherCopies(StocId first, size_t copies, uint64_t bytes,
   return members;
 }
 
-// When each has stored a fragment, as bytes at the pace of the median one; a file and its sync take it as
-// long as `file_bytes` more. The w-th smallest is when w of them have.
-std::vector<double> StoredAfter(const std::vector<double>& backlogs, const std::vector<double>& slowness,
-                                double fragment_bytes, double file_bytes) {
-  std::vector<double> after(backlogs.size());
-  for (size_t i = 0; i < after.size(); ++i)
-    after[i] = (backlogs[i] + fragment_bytes + file_bytes) * slowness[i];
-  std::sort(after.begin(), after.end());
-  return after;
-}
-
 // Fragments of a table, see PlacementOptions.
 size_t WidthOf(const std::vector<StocChoice>& firsts, uint64_t table_bytes, const PlacementOptions& options) {
   const uint64_t least = std::max<uint64_t>(1, options.min_fragment_bytes);
@@ -154,14 +145,17 @@ size_t WidthOf(const std::vector<StocChoice>& firsts, uint64_t table_bytes, cons
       std::min({static_cast<size_t>(std::max(1, options.scatter_width)),
                 static_cast<size_t>(std::max<uint64_t>(1, table_bytes / least)), firsts.size()});
   if (!options.scatter_by_load) return width;
-  const std::vector<double> backlogs = Backlogs(firsts, least), slowness = Slowness(firsts);
   size_t best = 1;
   double earliest = std::numeric_limits<double>::infinity();
   for (size_t w = 1; w <= width; ++w) {
-    const double fragment = static_cast<double>(table_bytes) / static_cast<double>(w);
-    const double after = StoredAfter(backlogs, slowness, fragment, static_cast<double>(least))[w - 1];
-    if (after < earliest) best = w;
-    earliest = std::min(earliest, after);
+    // A file and its sync take a disk as long as the least fragment.
+    const double bytes =
+        static_cast<double>(table_bytes) / static_cast<double>(w) + static_cast<double>(least);
+    std::vector<double> work = WorkUntilStored(firsts, bytes, least);
+    const auto last = work.begin() + static_cast<ptrdiff_t>(w - 1);
+    std::nth_element(work.begin(), last, work.end());
+    if (*last < earliest) best = w;
+    earliest = std::min(earliest, *last);
   }
   return best;
 }

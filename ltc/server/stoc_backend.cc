@@ -167,9 +167,8 @@ size_t StocBackend::Disks() const { return std::max<size_t>(1, LiveStocs().size(
 
 StatusOr<CompactionResult> StocBackend::RunJob(const CompactionJob& job, CompactionStorage* here,
                                                const std::function<bool()>& cancelled) {
-  const std::vector<Placement> places = PlaceSome(job.max_table_size_bytes, JobOffloader::PlacesOf(job));
-  if (places.empty()) return absl::UnavailableError("no StoC is alive");
-  return services_->offloader->Run(job, LiveStocs(), places, here, cancelled);
+  const auto place = [&](size_t count) { return PlaceSome(job.max_table_size_bytes, count); };
+  return services_->offloader->Run(job, LiveStocs(), place, here, cancelled);
 }
 
 Status StocBackend::Write(const ManifestGroup& group, uint64_t offset, bool create, std::string_view bytes) {

@@ -86,6 +86,7 @@ TEST(LogCheckTest, ACopyThatIsReadBeforeTheOthersMayBeShorterAndNotStayShort) {
 
 // --- a manifest
 
+// Of five edits the first copy has so many when it is first read, and later.
 std::vector<Finding> FindingsOf(const std::vector<size_t>& edits_at_first_and_later) {
   std::string manifest;
   std::vector<size_t> ends;

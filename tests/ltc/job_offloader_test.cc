@@ -138,8 +138,11 @@ struct Rig {
   StatusOr<CompactionResult> Run(FakeStoc::Answerer answer) {
     stoc.answer = std::move(answer);
     const CompactionJob job = SomeJob();
-    return offloader->Run(job, {{kStoc, "stoc-1", {}}}, {{{{kStoc}}, {kStoc}}}, &here,
-                          [this] { return cancelled.load(); });
+    const auto place = [this](size_t count) {
+      waited_before_placed = here.waited_bytes;
+      return std::vector<Placement>(no_stoc_is_alive ? 0 : count, {{{kStoc}}, {kStoc}});
+    };
+    return offloader->Run(job, {{kStoc, "stoc-1", {}}}, place, &here, [this] { return cancelled.load(); });
   }
   StatusOr<CompactionResult> RunAnswered(Outcome outcome, const std::string& body = "") {
     return Run([=](const CompactionJob&) { return FakeStoc::Answer{outcome, body}; });
@@ -157,6 +160,8 @@ struct Rig {
   TestClient client;
   std::unique_ptr<JobOffloader> offloader;
   std::atomic<bool> cancelled{false};
+  bool no_stoc_is_alive = false;      // to place outputs on
+  uint64_t waited_before_placed = 0;  // bytes that the last job has waited for, when its outputs were placed
 };
 
 bool RanHere(const StatusOr<CompactionResult>& result) { return absl::IsNotFound(result.status()); }
@@ -219,9 +224,21 @@ TEST_F(JobOffloaderTest, AJobWaitsForItsTurnBeforeItGoesElsewhere) {
                    })
                     .ok());
     EXPECT_EQ(rig.here.waited_bytes, 1000u);
+    EXPECT_EQ(rig.waited_before_placed, 1000u) << "what is known of disks is of the moment when it is sent";
     EXPECT_TRUE(RanHere(rig.RunAnswered(Outcome::kInvalidArgument)));
     EXPECT_TRUE(RanHere(rig.Run(ResultOf))) << "it takes no jobs";
     EXPECT_EQ(rig.here.waited_bytes, 2000u) << "a job that is sent nowhere waits as it reads";
+  });
+}
+
+TEST_F(JobOffloaderTest, AJobWhoseOutputsHaveNoPlaceIsSentNowhere) {
+  Run([](FabricWorld* world) {
+    Rig rig(world);
+    rig.no_stoc_is_alive = true;
+    EXPECT_TRUE(RanHere(rig.Run(ResultOf)));
+    EXPECT_EQ(rig.stoc.asked.load(), 0);
+    rig.no_stoc_is_alive = false;
+    EXPECT_TRUE(rig.Run(ResultOf).ok());
   });
 }
 
