@@ -53,9 +53,10 @@ Status TableOptions::Check() const {
 }
 
 struct TableBuilder::Rep {
-  Rep(const TableOptions& o, const Uuid& uuid, std::unique_ptr<TableSink> s)
+  Rep(const TableOptions& o, const Uuid& uuid, std::unique_ptr<TableSink> s, size_t step)
       : options(Sane(o)),
         sink(std::move(s)),
+        step_bytes(step),
         block(&data, options.restart_interval),
         index(&index_data, 1),
         filter(options.filter_bits_per_key) {
@@ -72,6 +73,7 @@ struct TableBuilder::Rep {
 
   const TableOptions options;
   std::unique_ptr<TableSink> sink;
+  const size_t step_bytes;
   TableInfo info;
   std::string data;
   uint64_t sunk = 0;  // bytes the sink has
@@ -143,14 +145,17 @@ void TableBuilder::Rep::AddIndexEntry(std::string_view next_key) {
 }
 
 void TableBuilder::Rep::DrainToSink() {
-  if (sink == nullptr || data.size() < kSinkBytes) return;
-  sink->Append(data);
-  sunk += data.size();
-  data.clear();
+  if (sink == nullptr || data.size() < step_bytes) return;
+  // Each step begins at a multiple of step_bytes: what goes beyond them stays.
+  const size_t steps = data.size() / step_bytes * step_bytes;
+  sink->Append(std::string_view(data).substr(0, steps));
+  sunk += steps;
+  data.erase(0, steps);
 }
 
-TableBuilder::TableBuilder(const TableOptions& options, const Uuid& uuid, std::unique_ptr<TableSink> sink)
-    : rep_(std::make_unique<Rep>(options, uuid, std::move(sink))) {}
+TableBuilder::TableBuilder(const TableOptions& options, const Uuid& uuid, std::unique_ptr<TableSink> sink,
+                           size_t step_bytes)
+    : rep_(std::make_unique<Rep>(options, uuid, std::move(sink), step_bytes)) {}
 TableBuilder::~TableBuilder() = default;
 
 void TableBuilder::Add(std::string_view internal_key, std::string_view value) {
@@ -186,7 +191,7 @@ void TableBuilder::SetProperty(std::string name, std::string value) {
   rep_->info.properties[std::move(name)] = std::move(value);
 }
 void TableBuilder::Reserve(size_t data_bytes) {
-  rep_->data.reserve(rep_->sink == nullptr ? data_bytes : 2 * kSinkBytes);
+  rep_->data.reserve(rep_->sink == nullptr ? data_bytes : 2 * rep_->step_bytes);
 }
 
 TableBuilder::Output TableBuilder::Finish() {

@@ -30,10 +30,13 @@ class TableSink {
 
 class TableBuilder {
  public:
-  // With a sink data goes there in steps of kSinkBytes, while it is still in the processor's cache. Without
-  // one all of it is in Output::data.
-  static constexpr size_t kSinkBytes = 256 << 10;
-  TableBuilder(const TableOptions& options, const Uuid& uuid, std::unique_ptr<TableSink> sink = nullptr);
+  // Data goes to a sink in steps. Of kStepBytes it is still in the processor's cache when it is copied. Of
+  // kHugeStepBytes a page cache may keep it, and map it, in huge pages: worth it where a table stays.
+  static constexpr size_t kStepBytes = 256 << 10;
+  static constexpr size_t kHugeStepBytes = 2 << 20;
+  // Without a sink all data is in Output::data.
+  TableBuilder(const TableOptions& options, const Uuid& uuid, std::unique_ptr<TableSink> sink = nullptr,
+               size_t step_bytes = kStepBytes);
   ~TableBuilder();
 
   void Add(std::string_view internal_key, std::string_view value);  // REQUIRES: greater than the last one

@@ -206,6 +206,42 @@ TEST(TableTest, BlocksCoverTheDataInOrder) {
   EXPECT_EQ(ends, table.output.block_ends);
 }
 
+// Keeps what it is given, step by step.
+class KeepingSink : public TableSink {
+ public:
+  explicit KeepingSink(std::vector<std::string>* steps) : steps_(steps) {}
+  void Append(std::string_view data) override { steps_->emplace_back(data); }
+
+ private:
+  std::vector<std::string>* const steps_;
+};
+
+// Values that are larger than a step are among them, blocks that are compressed, and tables that end with a
+// step.
+TEST(TableTest, AStepBeginsAtAMultipleOfItsSizeAndASinkGetsWhatATableWithoutOneHas) {
+  Random random(13);
+  for (int round = 0; round < 100; ++round) {
+    const TableOptions options = RandomOptions(&random);
+    const Model model = RandomModel(&random, 1 + random.Uniform(200));
+    const TestTable whole = BuildTable(model, options);
+    const size_t step = random.OneIn(4) ? whole.output.data.size() : 1 + random.Uniform(5000);
+    std::vector<std::string> steps;
+    TableBuilder builder(options, {1, 2}, std::make_unique<KeepingSink>(&steps), step);
+    for (const auto& [key, value] : model) builder.Add(key, value);
+    const TableBuilder::Output output = builder.Finish();
+    std::string data;
+    for (const std::string& s : steps) {
+      ASSERT_FALSE(s.empty());
+      ASSERT_EQ(s.size() % step, 0U);
+      data += s;
+    }
+    data += output.data;
+    ASSERT_EQ(data, whole.output.data);
+    ASSERT_EQ(output.metadata, whole.output.metadata);
+    ASSERT_EQ(output.block_ends, whole.output.block_ends);
+  }
+}
+
 TEST(TableTest, BlocksStayWithinTheirSizeUnlessOneEntryIsLarger) {
   for (size_t value_size : {10, 100, 1000, 3000, 5000}) {
     Model model;
