@@ -57,6 +57,8 @@ class Disk {
   virtual Status SyncDirectory(const std::string& path) = 0;
   virtual StatusOr<std::vector<std::string>> List(const std::string& path) = 0;  // names, sorted
   virtual StatusOr<uint64_t> FreeBytes() = 0;  // as far as this process may use them
+  // Its files can be mapped (DiskFile::Map).
+  virtual bool Maps() const { return false; }
   // The file's path for other programs of this machine; empty: it has none.
   virtual std::string NativePath(const std::string& /*path*/) const { return {}; }
   // Makes `path` a second name of the file at a native path. Unimplemented: this disk cannot, or not across

@@ -213,6 +213,7 @@ class PosixDisk : public Disk {
     if (statvfs(root_.c_str(), &st) != 0) return ErrnoStatus(errno, "statvfs", root_);
     return static_cast<uint64_t>(st.f_bavail) * st.f_frsize;
   }
+  bool Maps() const override { return true; }
   std::string NativePath(const std::string& path) const override { return Full(path); }
   Status Link(const std::string& native_path, const std::string& path) override {
     if (link(native_path.c_str(), Full(path).c_str()) == 0) return OkStatus();

@@ -356,8 +356,7 @@ Status Compaction::StartOutput() {
                                       " reserved table ids are used"));
   }
   const Uuid& uuid = job_.output_uuids[result_.outputs.size()];
-  builder_ = std::make_unique<TableBuilder>(job_.table_options, uuid, storage_->StartTable(uuid),
-                                            TableBuilder::kHugeStepBytes);
+  builder_ = std::make_unique<TableBuilder>(job_.table_options, uuid, storage_->StartTable(uuid));
   const uint64_t most =
       job_.max_table_size_bytes == 0 ? input_bytes_ : std::min(input_bytes_, job_.max_table_size_bytes);
   builder_->Reserve(std::min(most + job_.table_options.block_size_bytes, kMaxReserveBytes));

@@ -53,10 +53,9 @@ Status TableOptions::Check() const {
 }
 
 struct TableBuilder::Rep {
-  Rep(const TableOptions& o, const Uuid& uuid, std::unique_ptr<TableSink> s, size_t step)
+  Rep(const TableOptions& o, const Uuid& uuid, std::unique_ptr<TableSink> s)
       : options(Sane(o)),
         sink(std::move(s)),
-        step_bytes(step),
         block(&data, options.restart_interval),
         index(&index_data, 1),
         filter(options.filter_bits_per_key) {
@@ -73,7 +72,6 @@ struct TableBuilder::Rep {
 
   const TableOptions options;
   std::unique_ptr<TableSink> sink;
-  const size_t step_bytes;
   TableInfo info;
   std::string data;
   uint64_t sunk = 0;  // bytes the sink has
@@ -145,17 +143,16 @@ void TableBuilder::Rep::AddIndexEntry(std::string_view next_key) {
 }
 
 void TableBuilder::Rep::DrainToSink() {
-  if (sink == nullptr || data.size() < step_bytes) return;
-  // Each step begins at a multiple of step_bytes: what goes beyond them stays.
-  const size_t steps = data.size() / step_bytes * step_bytes;
+  if (sink == nullptr || data.size() < sink->step_bytes()) return;
+  // Each step begins at a multiple of its size: what goes beyond them stays.
+  const size_t steps = data.size() - data.size() % sink->step_bytes();
   sink->Append(std::string_view(data).substr(0, steps));
   sunk += steps;
   data.erase(0, steps);
 }
 
-TableBuilder::TableBuilder(const TableOptions& options, const Uuid& uuid, std::unique_ptr<TableSink> sink,
-                           size_t step_bytes)
-    : rep_(std::make_unique<Rep>(options, uuid, std::move(sink), step_bytes)) {}
+TableBuilder::TableBuilder(const TableOptions& options, const Uuid& uuid, std::unique_ptr<TableSink> sink)
+    : rep_(std::make_unique<Rep>(options, uuid, std::move(sink))) {}
 TableBuilder::~TableBuilder() = default;
 
 void TableBuilder::Add(std::string_view internal_key, std::string_view value) {
@@ -191,7 +188,7 @@ void TableBuilder::SetProperty(std::string name, std::string value) {
   rep_->info.properties[std::move(name)] = std::move(value);
 }
 void TableBuilder::Reserve(size_t data_bytes) {
-  rep_->data.reserve(rep_->sink == nullptr ? data_bytes : 2 * rep_->step_bytes);
+  rep_->data.reserve(rep_->sink == nullptr ? data_bytes : 2 * rep_->sink->step_bytes());
 }
 
 TableBuilder::Output TableBuilder::Finish() {

@@ -23,20 +23,20 @@ namespace nova {
 // Takes the data of a table while it is built. It keeps its errors; they are told when the table is finished.
 class TableSink {
  public:
+  static constexpr size_t kStepBytes = 256 << 10;  // still in the processor's cache when they are copied
+  // A page cache may keep and map them in one huge page, if they lie at a multiple of as many bytes.
+  static constexpr size_t kHugeStepBytes = 2 << 20;
   virtual ~TableSink() = default;
+  // How much it wants at once; it may be given a multiple of that.
+  virtual size_t step_bytes() const { return kStepBytes; }
   // The next bytes of the table's data.
   virtual void Append(std::string_view data) = 0;
 };
 
 class TableBuilder {
  public:
-  // Data goes to a sink in steps. Of kStepBytes it is still in the processor's cache when it is copied. Of
-  // kHugeStepBytes a page cache may keep it, and map it, in huge pages: worth it where a table stays.
-  static constexpr size_t kStepBytes = 256 << 10;
-  static constexpr size_t kHugeStepBytes = 2 << 20;
-  // Without a sink all data is in Output::data.
-  TableBuilder(const TableOptions& options, const Uuid& uuid, std::unique_ptr<TableSink> sink = nullptr,
-               size_t step_bytes = kStepBytes);
+  // With a sink data goes there in its steps, but for the last one's. Without one all of it is in Output::data.
+  TableBuilder(const TableOptions& options, const Uuid& uuid, std::unique_ptr<TableSink> sink = nullptr);
   ~TableBuilder();
 
   void Add(std::string_view internal_key, std::string_view value);  // REQUIRES: greater than the last one

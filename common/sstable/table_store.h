@@ -35,13 +35,19 @@ struct Placement {
   std::vector<StocId> metadata;
 };
 
+// For how long a table is likely to be read.
+enum class TableLife {
+  kShort,  // a flush's: compactions replace it soon
+  kLong,   // a compaction's
+};
+
 class TableStore {
  public:
   virtual ~TableStore() = default;
 
   // Takes a table's data while it is built, and comes back to WriteTable with the rest. Null: the data is
   // wanted whole.
-  virtual std::unique_ptr<TableSink> StartTable(const Uuid&) { return nullptr; }
+  virtual std::unique_ptr<TableSink> StartTable(const Uuid&, TableLife) { return nullptr; }
   // The data of a table if it is in memory anyway (a mapped file); else empty.
   virtual SharedBytes MapData(const TableInfo&) { return {}; }
   // Writes fragments and metadata, all copies in parallel, synced (edit first, M2). Returns the info with

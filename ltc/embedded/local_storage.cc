@@ -36,8 +36,8 @@ StatusOr<std::string> ReadPart(DiskFile* file, uint64_t offset, size_t size) {
 // A table's file while it is being built; deleted unless it was finished.
 class LocalSink : public TableSink {
  public:
-  LocalSink(Disk* disk, FileRemover* remover, const Uuid& table)
-      : disk_(disk), remover_(remover), path_(LocalTableName(table)) {
+  LocalSink(Disk* disk, FileRemover* remover, const Uuid& table, size_t step_bytes)
+      : disk_(disk), remover_(remover), path_(LocalTableName(table)), step_bytes_(step_bytes) {
     status_ = remover->CheckRoom();
     if (!status_.ok()) return;
     auto file = disk->Create(path_);
@@ -49,6 +49,7 @@ class LocalSink : public TableSink {
     file_ = nullptr;
     if (made && !finished_) remover_->Delete(path_);
   }
+  size_t step_bytes() const override { return step_bytes_; }
   void Append(std::string_view data) override {
     if (status_.ok()) status_ = file_->Write(end_, data);
     end_ += data.size();
@@ -68,6 +69,7 @@ class LocalSink : public TableSink {
   Disk* const disk_;
   FileRemover* const remover_;
   const std::string path_;
+  const size_t step_bytes_;
   std::unique_ptr<DiskFile> file_;
   Status status_;
   uint64_t end_ = 0;
@@ -78,11 +80,15 @@ class LocalTableStore : public TableStore {
  public:
   LocalTableStore(Disk* disk, const LocalStoreOptions& options)
       : disk_(disk), map_(options.map), remover_(disk), open_files_(disk, options.max_open_files) {}
-  std::unique_ptr<TableSink> StartTable(const Uuid& table) override {
-    return std::make_unique<LocalSink>(disk_, &remover_, table);
+  // A flush's steps are small, for its tables are gone before huge pages pay, and so are those of tables that
+  // are read through a cache: a slow disk would serve nothing else for as long as a step takes.
+  std::unique_ptr<TableSink> StartTable(const Uuid& table, TableLife life) override {
+    const bool huge = life == TableLife::kLong && map_ && disk_->Maps();
+    return std::make_unique<LocalSink>(disk_, &remover_, table,
+                                       huge ? TableSink::kHugeStepBytes : TableSink::kStepBytes);
   }
   StatusOr<TableInfo> WriteTable(TableBuilder::Output output, const Placement&, const Creator&) override {
-    if (output.sink == nullptr) output.sink = StartTable(output.info.uuid);
+    if (output.sink == nullptr) output.sink = StartTable(output.info.uuid, TableLife::kShort);
     auto* sink = static_cast<LocalSink*>(output.sink.get());
     sink->Append(output.data);
     sink->Append(output.metadata);

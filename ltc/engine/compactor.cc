@@ -81,7 +81,7 @@ class Compactor::JobStorage : public CompactionStorage {
   }
   void WaitTurn(uint64_t bytes) override { owner_->pacer_->WaitBehindFlush(bytes); }
   std::unique_ptr<TableSink> StartTable(const Uuid& table) override {
-    return owner_->context_->services->store->StartTable(table);
+    return owner_->context_->services->store->StartTable(table, TableLife::kLong);
   }
   StatusOr<TableInfo> WriteTable(TableBuilder::Output output) override {
     std::shared_ptr<const TableReader> reader;

@@ -105,7 +105,7 @@ class RunWriter {
 
   void StartTable() {
     const Uuid uuid = Uuid::Generate();
-    auto sink = context_.services->store->StartTable(uuid);
+    auto sink = context_.services->store->StartTable(uuid, TableLife::kShort);
     streams_ = sink != nullptr;
     builder_ = std::make_unique<TableBuilder>(tables_->OptionsAt(0), uuid, std::move(sink));
     builder_->Reserve(table_bytes_);

@@ -209,10 +209,12 @@ TEST(TableTest, BlocksCoverTheDataInOrder) {
 // Keeps what it is given, step by step.
 class KeepingSink : public TableSink {
  public:
-  explicit KeepingSink(std::vector<std::string>* steps) : steps_(steps) {}
+  KeepingSink(size_t step_bytes, std::vector<std::string>* steps) : step_bytes_(step_bytes), steps_(steps) {}
+  size_t step_bytes() const override { return step_bytes_; }
   void Append(std::string_view data) override { steps_->emplace_back(data); }
 
  private:
+  const size_t step_bytes_;
   std::vector<std::string>* const steps_;
 };
 
@@ -226,7 +228,7 @@ TEST(TableTest, AStepBeginsAtAMultipleOfItsSizeAndASinkGetsWhatATableWithoutOneH
     const TestTable whole = BuildTable(model, options);
     const size_t step = random.OneIn(4) ? whole.output.data.size() : 1 + random.Uniform(5000);
     std::vector<std::string> steps;
-    TableBuilder builder(options, {1, 2}, std::make_unique<KeepingSink>(&steps), step);
+    TableBuilder builder(options, {1, 2}, std::make_unique<KeepingSink>(step, &steps));
     for (const auto& [key, value] : model) builder.Add(key, value);
     const TableBuilder::Output output = builder.Finish();
     std::string data;
