@@ -35,7 +35,7 @@ class TableSink {
 
 class TableBuilder {
  public:
-  // With a sink data goes there in its steps, but for the last one's. Without one all of it is in Output::data.
+  // A sink gets the data in its steps; what is less than one stays. Without a sink all is in Output::data.
   TableBuilder(const TableOptions& options, const Uuid& uuid, std::unique_ptr<TableSink> sink = nullptr);
   ~TableBuilder();
 
