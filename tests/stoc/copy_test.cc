@@ -352,7 +352,8 @@ TEST_P(CopyTest, StopEndsACopyAndAnswersWhatWaits) {
 
 TEST_P(CopyTest, MoreCopiesThanMayWaitAreBusy) {
   Run([&](FabricWorld* world) {
-    TestStocOptions options = WithSourceTimeout(2 * kSecond, /*copy_threads=*/1);
+    TestStocOptions options;
+    options.server.copier.threads = 1;
     options.server.copier.queue = 1;
     Rig rig(world, options);
     rig.Put(kSource, FileId(1), Pattern(kMb, 1));
