@@ -121,10 +121,10 @@ void VerbsPort::StartConnect(VerbsConnection* c, const StatusOr<sockaddr_in>& at
 bool VerbsPort::MakeQueuePair(VerbsConnection* c) {
   DrainCompletions();  // none of an earlier queue pair of the same number is left
   ibv_qp_init_attr init{};
-  init.send_cq = init.recv_cq = cq_;
-  init.srq = srq_;
+  init.send_cq = init.recv_cq = completions_.queue();
+  init.srq = buffers_.receive_queue();
   init.qp_type = IBV_QPT_RC;
-  init.cap.max_send_wr = send_queue_ + 1;  // and the handshake
+  init.cap.max_send_wr = room_.of_queue_pair + 1;  // and the handshake
   init.cap.max_send_sge = kMaxPieces;
   init.cap.max_inline_data = kMaxInline;
   c->qp = owner_->CreateQueuePair(&init, this);
@@ -136,7 +136,7 @@ bool VerbsPort::MakeQueuePair(VerbsConnection* c) {
     Break(c, StrCat("ibv_create_qp: ", strerror(errno)));
     return false;
   }
-  max_inline_ = std::min(init.cap.max_inline_data, kMaxInline);
+  room_.max_inline = std::min(init.cap.max_inline_data, kMaxInline);
   by_queue_pair_[c->qp->qp_num] = c;
   ibv_qp_attr attributes{};
   int mask = 0;
@@ -176,7 +176,7 @@ bool VerbsPort::ReadyToReceiveAndSend(VerbsConnection* c, uint8_t responder_reso
 }
 
 std::string VerbsPort::OurConnectData() const {
-  return EncodeConnectData({options_.index, reinterpret_cast<uint64_t>(cell_), cell_region_->rkey});
+  return EncodeConnectData({options_.index, buffers_.cell_address(), buffers_.cell_rkey()});
 }
 
 // Takes its id.
@@ -204,12 +204,8 @@ void VerbsPort::AcceptRequest(const ConnectRequest& r) {
 }
 
 bool VerbsPort::SendHandshake(VerbsConnection* c, const std::string& bytes) {
-  if (free_handshake_blocks_.empty()) return false;
-  c->block = free_handshake_blocks_.back();
-  free_handshake_blocks_.pop_back();
-  std::byte* block = HandshakeBlock(c->block);
-  std::memcpy(block, bytes.data(), bytes.size());
-  ibv_sge piece{reinterpret_cast<uint64_t>(block), static_cast<uint32_t>(bytes.size()), memory_region_->lkey};
+  ibv_sge piece{};
+  if (!buffers_.TakeBlock(bytes, &c->block, &piece)) return false;
   ibv_send_wr request{}, *bad = nullptr;
   request.wr_id = kHandshakeTag | c->tag;
   request.sg_list = &piece;

@@ -53,7 +53,7 @@ struct VerbsConnection : PortConnection {
   uint32_t in_queue_pair = 0;  // requests in the queue pair
   uint32_t unsignalled = 0;    // posted since the last that asks for a completion
   uint32_t unsignalled_bytes = 0;
-  bool starved = false;   // it is in VerbsPort::starved_
+  bool starved = false;   // it waits in VerbsPort::room_
   Nanos progress_ns = 0;  // when the oldest request in the queue pair became the oldest
   Nanos heard_ns = 0;     // when the peer last gave a sign of life
 };

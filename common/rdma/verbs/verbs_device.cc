@@ -195,6 +195,10 @@ Status ConnectQueuePair(const VerbsDevice& device, ibv_qp* qp, const QueuePairAd
   return OkStatus();
 }
 
+Status NoResources(const char* what) {
+  return absl::ResourceExhaustedError(StrCat(what, ": ", strerror(errno)));
+}
+
 const char* VerbsStateText(ibv_port_state state) {
   switch (state) {
     case IBV_PORT_ACTIVE:

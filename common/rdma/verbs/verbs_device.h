@@ -19,6 +19,9 @@ struct VerbsDevice {
   ibv_port_attr attributes{};
 };
 
+// ResourceExhausted: what could not be had, and errno's reason.
+Status NoResources(const char* what);
+
 const char* VerbsStateText(ibv_port_state state);  // "active", "down", ...
 inline int VerbsMtuBytes(ibv_mtu mtu) { return 128 << mtu; }
 

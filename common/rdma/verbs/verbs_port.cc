@@ -1,26 +1,21 @@
 #include "common/rdma/verbs/verbs_port.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <cstring>
 
 #include "common/base/log.h"
+#include "common/rdma/verbs/verbs_device.h"
 
 namespace nova {
 namespace {
 
-constexpr size_t kCellBytes = 64;
 constexpr Nanos kSlowNs = 50 * kMicrosecond;      // between looks at what is not the completion queue
 constexpr Nanos kIdleSlowNs = 10 * kMicrosecond;  // where that is empty
 constexpr Nanos kScanNs = 200 * kMillisecond;
 
 enum Event : uint64_t { kWakeEvent, kChannelEvent, kCompletionEvent, kAsyncEvent };
-
-Status ErrorStatus(const char* what) {
-  return absl::ResourceExhaustedError(StrCat(what, ": ", strerror(errno)));
-}
 
 }  // namespace
 
@@ -35,16 +30,7 @@ VerbsPort::~VerbsPort() {
   }
   for (const ConnectRequest& r : waiting_) rdma_destroy_id(r.cm);
   if (listening_ != nullptr) rdma_destroy_id(listening_);
-  if (srq_ != nullptr) ibv_destroy_srq(srq_);
-  if (cq_ != nullptr) {
-    ibv_ack_cq_events(cq_, events_to_acknowledge_);
-    ibv_destroy_cq(cq_);
-  }
-  if (completion_channel_ != nullptr) ibv_destroy_comp_channel(completion_channel_);
   if (channel_ != nullptr) rdma_destroy_event_channel(channel_);
-  if (memory_region_ != nullptr) ibv_dereg_mr(memory_region_);
-  if (cell_region_ != nullptr) ibv_dereg_mr(cell_region_);
-  if (memory_ != nullptr) munmap(memory_, memory_bytes_);
   if (epoll_fd_ >= 0) close(epoll_fd_);
 }
 
@@ -53,65 +39,35 @@ Status VerbsPort::Open() {
   const ibv_device_attr& limits = owner_->limits();
   if (options_.max_pending_requests == 0)
     return absl::InvalidArgumentError("max_pending_requests must be positive");
-  send_queue_ = std::min<uint32_t>(o.send_queue, static_cast<uint32_t>(limits.max_qp_wr));
-  receive_buffers_ = std::min<uint32_t>(o.receive_buffers, static_cast<uint32_t>(limits.max_srq_wr));
+  room_.of_queue_pair = std::min<uint32_t>(o.send_queue, static_cast<uint32_t>(limits.max_qp_wr));
+  const uint32_t receives = std::min<uint32_t>(o.receive_buffers, static_cast<uint32_t>(limits.max_srq_wr));
   const uint32_t entries = std::min<uint32_t>(o.completion_queue, static_cast<uint32_t>(limits.max_cqe));
   // Each receive buffer and each handshake block ends in one completion at most.
-  if (entries < receive_buffers_ + kHandshakeBlocks + send_queue_) {
+  const uint32_t others = receives + VerbsBuffers::kHandshakeBlocks;
+  if (entries < others + room_.of_queue_pair) {
     return absl::ResourceExhaustedError(
         StrCat("the device's completion queues are too short (", entries, ")"));
   }
-  completion_room_ = entries - receive_buffers_ - kHandshakeBlocks;
+  room_.of_all = entries - others;
 
-  memory_bytes_ = size_t{receive_buffers_} * options_.max_message_bytes +
-                  kHandshakeBlocks * kMaxHandshakeBytes + kCellBytes;
-  memory_bytes_ = (memory_bytes_ + 4095) & ~size_t{4095};
-  void* memory = mmap(nullptr, memory_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return ErrorStatus("receive buffers");
-  memory_ = static_cast<std::byte*>(memory);
-  cell_ = memory_ + memory_bytes_ - kCellBytes;
-  const unsigned local = IBV_ACCESS_LOCAL_WRITE, readable = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ;
-  memory_region_ = ibv_reg_mr(owner_->pd(), memory_, memory_bytes_ - kCellBytes, local);
-  cell_region_ = ibv_reg_mr(owner_->pd(), cell_, kCellBytes, readable);
-  if (memory_region_ == nullptr || cell_region_ == nullptr) {
-    const std::string problem = MemlockProblem(memory_bytes_);
-    return problem.empty() ? ErrorStatus("registering receive buffers")
-                           : absl::ResourceExhaustedError(problem);
-  }
-
+  NOVA_RETURN_IF_ERROR(buffers_.Open(owner_->pd(), options_.name, receives, options_.max_message_bytes));
   channel_ = rdma_create_event_channel();
-  if (channel_ == nullptr) return ErrorStatus("rdma_create_event_channel");
-  completion_channel_ = ibv_create_comp_channel(owner_->context());
-  if (completion_channel_ == nullptr) return ErrorStatus("ibv_create_comp_channel");
-  cq_ = ibv_create_cq(owner_->context(), static_cast<int>(entries), nullptr, completion_channel_,
-                      options_.index % std::max(owner_->context()->num_comp_vectors, 1));
-  if (cq_ == nullptr) return ErrorStatus("ibv_create_cq");
-  ibv_srq_init_attr srq{};
-  srq.attr.max_wr = receive_buffers_;
-  srq.attr.max_sge = 1;
-  srq_ = ibv_create_srq(owner_->pd(), &srq);
-  if (srq_ == nullptr) return ErrorStatus("ibv_create_srq");
+  if (channel_ == nullptr) return NoResources("rdma_create_event_channel");
+  NOVA_RETURN_IF_ERROR(
+      completions_.Open(owner_->context(), options_.name, entries, static_cast<int>(options_.index)));
 
   epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
-  if (epoll_fd_ < 0) return ErrorStatus("epoll_create1");
+  if (epoll_fd_ < 0) return NoResources("epoll_create1");
   NOVA_RETURN_IF_ERROR(wake_.Open(epoll_fd_, kWakeEvent));
   for (const auto& [fd, name] : {std::pair<int, uint64_t>{channel_->fd, kChannelEvent},
-                                 {completion_channel_->fd, kCompletionEvent},
+                                 {completions_.fd(), kCompletionEvent},
                                  {owner_->context()->async_fd, kAsyncEvent}}) {
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     epoll_event event{};
     event.events = EPOLLIN;
     event.data.u64 = name;
-    if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) != 0) return ErrorStatus("epoll_ctl");
+    if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) != 0) return NoResources("epoll_ctl");
   }
-
-  chain_.resize(kChain);
-  chain_pieces_.resize(kChain * kMaxPieces);
-  receive_chain_.resize(receive_buffers_);
-  receive_pieces_.resize(receive_buffers_);
-  for (uint32_t i = kHandshakeBlocks; i > 0; --i) free_handshake_blocks_.push_back(i - 1);
-  for (uint32_t i = 0; i < receive_buffers_; ++i) repost_.push_back(i);
-  PostReceives(&repost_);
   return OkStatus();
 }
 
@@ -131,19 +87,19 @@ void VerbsPort::Break(VerbsConnection* c, std::string_view reason) {
   c->reason.assign(reason);
   if (c->qp != nullptr) {
     by_queue_pair_.erase(c->qp->qp_num);
-    in_queue_pairs_ -= c->in_queue_pair;
+    room_.taken -= c->in_queue_pair;
     // In its error state it takes no more receive buffers: what it took is fetched before the device may drop
     // it.
     ibv_qp_attr error{};
     error.qp_state = IBV_QPS_ERR;
     ibv_modify_qp(c->qp, &error, IBV_QP_STATE);
-    FetchCompletions();
+    completions_.Fetch();
     owner_->DestroyQueuePair(c->qp);
     c->qp = nullptr;
   }
   if (c->cm != nullptr) owner_->Discard(c->cm);
   c->cm = nullptr;
-  if (c->block != kNoBlock) free_handshake_blocks_.push_back(c->block);
+  if (c->block != kNoBlock) buffers_.ReturnBlock(c->block);
   c->block = kNoBlock;
   if (c->accepted) admission_.Leave(c->hello, c->id);
   while (!c->pending.empty()) CompleteHead(c, c->pending.front().flushed());
@@ -166,7 +122,7 @@ void VerbsPort::Disconnect(ConnectionId connection) {
 void VerbsPort::Recycle() {
   queue_.Clear();
   connections_.Recycle();
-  PostReceives(&held_);
+  buffers_.PostHeld();
 }
 
 // Connections whose oldest request makes no progress (H28), and signs of life.
@@ -218,14 +174,9 @@ void VerbsPort::SlowTurn(Nanos now_ns) {
       case kAsyncEvent:
         owner_->DrainAsyncEvents();
         break;
-      case kCompletionEvent: {
-        ibv_cq* cq = nullptr;
-        void* context = nullptr;
-        while (ibv_get_cq_event(completion_channel_, &cq, &context) == 0) ++events_to_acknowledge_;
-        armed_ = false;
-        if (events_to_acknowledge_ >= 128) ibv_ack_cq_events(cq_, std::exchange(events_to_acknowledge_, 0));
+      case kCompletionEvent:
+        completions_.TakeRings();
         break;
-      }
     }
   }
   if (now_ns >= scan_ns_) {
@@ -237,7 +188,7 @@ void VerbsPort::SlowTurn(Nanos now_ns) {
 
 void VerbsPort::Turn(bool before_sleep) {
   turn_ns_ = Now();
-  const bool something = FetchCompletions();
+  const bool something = completions_.Fetch();
   HandleCompletions();
   if (!arrivals_.empty()) TakeArrivals();
   if (before_sleep || turn_ns_ - slow_ns_ >= (something ? kSlowNs : kIdleSlowNs)) SlowTurn(turn_ns_);
@@ -246,9 +197,9 @@ void VerbsPort::Turn(bool before_sleep) {
     waiting_.erase(waiting_.begin());
     AcceptRequest(request);
   }
-  if (!starved_.empty() && in_queue_pairs_ < completion_room_) {
+  if (!room_.starved.empty() && !room_.none()) {
     std::vector<ConnectionId> starved;
-    starved.swap(starved_);
+    starved.swap(room_.starved);
     for (const ConnectionId id : starved) {
       VerbsConnection* c = connections_.Find(id);
       if (c == nullptr || c->state != State::kUp) continue;
@@ -256,7 +207,7 @@ void VerbsPort::Turn(bool before_sleep) {
       Push(c);
     }
   }
-  PostReceives(&repost_);
+  buffers_.PostReturned();
 }
 
 size_t VerbsPort::Poll(std::span<Completion> out) {
@@ -270,13 +221,12 @@ size_t VerbsPort::Poll(std::span<Completion> out) {
 void VerbsPort::Wait(Nanos deadline_ns) {
   while (queue_.empty()) {
     // Armed first, then looked at once more: what comes after that look rings.
-    if (ibv_req_notify_cq(cq_, 0) != 0) return;
-    armed_ = true;
+    if (!completions_.Arm()) return;
     Turn(/*before_sleep=*/true);
     if (!queue_.empty()) return;
-    if (!armed_) continue;  // it rang between the look and the end of the turn
+    if (!completions_.armed()) continue;  // it rang between the look and the end of the turn
     Nanos until = std::min(deadline_ns, connections_.next_timer_ns());
-    if (in_queue_pairs_ > 0) {
+    if (room_.taken > 0) {
       until = std::min(until, Now() + kScanNs);
     } else if (counters_.connections() > 0) {
       until = std::min(until, Now() + owner_->options().keepalive_ns / 2);

@@ -1,9 +1,9 @@
 // VerbsPort: the queues of one xchg thread and its connections. Internal to the verbs fabric.
 //
-// It has a completion queue for all connections; a shared receive queue of buffers, which are handed out
-// where they lie and posted again at the next Poll; and a channel of connection events, looked at before a
-// sleep and every kSlowNs. Two limits keep the completion queue from overflowing: requests in one queue pair,
-// and in all of them together; requests beyond that wait in order.
+// It has a completion queue for all connections (VerbsCompletions); a shared receive queue of buffers, which
+// are handed out where they lie and posted again at the next Poll (VerbsBuffers); and a channel of connection
+// events, looked at before a sleep and every kSlowNs. Two limits keep the completion queue from overflowing:
+// requests in one queue pair, and in all of them together; requests beyond that wait in order.
 //
 // The id of a completion carries the connection's tag and the request's ring index. Requests without a
 // completion of their own end with the next one that has one, or that failed.
@@ -35,8 +35,11 @@
 #include "common/rdma/mailbox.h"
 #include "common/rdma/port_counters.h"
 #include "common/rdma/verbs/connect_data.h"
+#include "common/rdma/verbs/verbs_buffers.h"
+#include "common/rdma/verbs/verbs_completions.h"
 #include "common/rdma/verbs/verbs_connection.h"
 #include "common/rdma/verbs/verbs_fabric.h"
+#include "common/rdma/verbs/verbs_send_chain.h"
 #include "common/rdma/wake_event.h"
 
 namespace nova {
@@ -115,6 +118,16 @@ class VerbsPort final : public Port {
     std::string reason;
   };
 
+  // How many requests fit into queue pairs.
+  struct SendRoom {
+    uint32_t of_queue_pair = 0;         // requests in one queue pair, at most
+    uint32_t of_all = 0;                // in all of them together, at most
+    uint32_t taken = 0;                 // requests in queue pairs
+    uint32_t max_inline = 0;            // bytes that may be posted inline
+    std::vector<ConnectionId> starved;  // connections with requests to hand over when all was taken
+    bool none() const { return taken >= of_all; }
+  };
+
   // --- verbs_port.cc
 
   // Ends a connection: destroys its queue pair, completes its requests (kFlushed) and tells the owner. Fine
@@ -131,12 +144,6 @@ class VerbsPort final : public Port {
   void Scan(Nanos now_ns);
   // Breaks connections whose time is over.
   void RunTimers(Nanos now_ns);
-  // A receive buffer.
-  std::byte* BufferOf(uint32_t index) const { return memory_ + size_t{index} * options_.max_message_bytes; }
-  // A block that a handshake is sent from.
-  std::byte* HandshakeBlock(uint32_t index) const {
-    return BufferOf(receive_buffers_) + size_t{index} * kMaxHandshakeBytes;
-  }
 
   // --- verbs_connect.cc
 
@@ -175,15 +182,12 @@ class VerbsPort final : public Port {
 
   // Hands requests to the queue pair, as far as there is room; completions make more.
   void Push(VerbsConnection* c);
-  // Builds the next requests as one chain in chain_, of which the last asks for a completion. Returns how
-  // many; 0: there are none, or no room.
-  size_t BuildChain(VerbsConnection* c);
+  // Puts the next requests into chain_, as many as there is room for; none: there are none, or no room.
+  void BuildChain(VerbsConnection* c);
   void CompleteHead(VerbsConnection* c, CompletionStatus status);  // the oldest request has ended
   // Completes requests at the front that were never sent.
   void DropFailedHeads(VerbsConnection* c);
-  // Takes completions from the device into fetched_; true: there were some.
-  bool FetchCompletions();
-  void HandleCompletions();  // handles fetched_ in order
+  void HandleCompletions();  // handles those that were fetched
   // Fetches and handles until there is none.
   void DrainCompletions();
   // Ends requests up to the one it names.
@@ -192,18 +196,13 @@ class VerbsPort final : public Port {
   void HandleReceive(const ibv_wc& wc);
   // The oldest request failed: completes it and breaks the connection.
   void RequestFailed(VerbsConnection* c, ibv_wc_status status);
-  // Posts receive buffers, and clears the list.
-  void PostReceives(std::vector<uint32_t>* buffers);
 
-  // In a work request's id: it is a receive buffer.
-  static constexpr uint64_t kReceiveTag = uint64_t{1} << 63;
-  // In a work request's id: it is a handshake block. Other ids are tag << 32 | ring index.
+  // In a work request's id: it is a handshake block. Ids without such a bit are a connection's
+  // tag << 32 | ring index.
   static constexpr uint64_t kHandshakeTag = uint64_t{1} << 62;
   static constexpr uint32_t kTagMask = (1u << 30) - 1;
-  static constexpr size_t kChain = 64;  // requests under one doorbell
-  static constexpr uint32_t kHandshakeBlocks = 256;
   // Accepted connections not yet up; diallers' handshakes need blocks too.
-  static constexpr size_t kMaxHandshakes = kHandshakeBlocks / 2;
+  static constexpr size_t kMaxHandshakes = VerbsBuffers::kHandshakeBlocks / 2;
   static constexpr uint32_t kNoBlock = VerbsConnection::kNoBlock;
 
   VerbsPortOwner* const owner_;
@@ -211,23 +210,13 @@ class VerbsPort final : public Port {
   const Listener* listener_ = nullptr;  // null: nobody listens
   rdma_cm_id* listening_ = nullptr;     // of the first port; else null
   rdma_event_channel* channel_ = nullptr;
-  ibv_comp_channel* completion_channel_ = nullptr;
-  ibv_cq* cq_ = nullptr;
-  ibv_srq* srq_ = nullptr;
-  ibv_mr* memory_region_ = nullptr;  // of the receive buffers, then the handshake blocks
-  ibv_mr* cell_region_ = nullptr;    // of cell_
-  std::byte* memory_ = nullptr;      // receive buffers, handshake blocks, cell
-  size_t memory_bytes_ = 0;
-  std::byte* cell_ = nullptr;  // read by the peers' keep-alives
   int epoll_fd_ = -1;
-  uint32_t receive_buffers_ = 0;        // number of receive buffers
-  uint32_t send_queue_ = 0;             // requests in one queue pair, at most
-  uint32_t max_inline_ = 0;             // bytes that may be posted inline
-  uint32_t completion_room_ = 0;        // requests in all queue pairs together, at most
-  uint32_t in_queue_pairs_ = 0;         // requests in all queue pairs
-  uint32_t events_to_acknowledge_ = 0;  // of the completion channel
-  bool armed_ = false;                  // the completion queue will raise an event
-  size_t handshakes_ = 0;               // accepted connections that are not up
+  // Destroyed after all queue pairs.
+  VerbsBuffers buffers_;
+  VerbsCompletions completions_;
+  SendRoom room_;
+  VerbsSendChain chain_;
+  size_t handshakes_ = 0;  // accepted connections that are not up
 
   ConnectionTable<VerbsConnection> connections_;
   absl::flat_hash_map<uint32_t, VerbsConnection*> by_queue_pair_;  // by the queue pair's number
@@ -237,22 +226,10 @@ class VerbsPort final : public Port {
   Mailbox<Arrival> arrivals_;
   WakeEvent wake_;
   std::vector<ConnectRequest> waiting_;  // connection requests beyond kMaxHandshakes
-  // Connections with requests to hand over for which completion_room_ was too small.
-  std::vector<ConnectionId> starved_;
 
   uint64_t regions_version_ = 0;  // of regions_
   KeyTable regions_;              // a copy of the fabric's regions
 
-  std::vector<ibv_wc> fetched_;   // completions from the device
-  size_t fetched_head_ = 0;       // those before it are handled
-  size_t fetched_tail_ = 0;       // those from it on are unused
-  std::vector<uint32_t> held_;    // receive buffers that completions point into
-  std::vector<uint32_t> repost_;  // receive buffers to be posted at the end of the turn
-  std::vector<uint32_t> free_handshake_blocks_;
-  std::vector<ibv_send_wr> chain_;  // work requests of BuildChain, and their pieces below
-  std::vector<ibv_sge> chain_pieces_;
-  std::vector<ibv_recv_wr> receive_chain_;  // of PostReceives
-  std::vector<ibv_sge> receive_pieces_;
   Nanos turn_ns_ = 0;  // when this turn began
   Nanos slow_ns_ = 0;  // when the last SlowTurn was
   Nanos scan_ns_ = 0;  // when the next Scan is due

@@ -10,8 +10,6 @@
 namespace nova {
 namespace {
 
-constexpr size_t kFetch = 64;
-constexpr size_t kMaxFetched = 256;  // taken in one turn
 constexpr uint32_t kSignalEvery = 16;
 constexpr uint32_t kSignalBytes = 64 * 1024;
 constexpr uint64_t kLongestRequest = uint64_t{1} << 31;
@@ -53,43 +51,15 @@ Status VerbsPort::Post(ConnectionId connection, std::span<const WorkRequest> req
   return OkStatus();
 }
 
-// The next requests as one chain; how many, 0 when there is none or no room. Its last asks for a completion.
-size_t VerbsPort::BuildChain(VerbsConnection* c) {
-  size_t n = 0, pieces = 0;
-  while (n < kChain && c->next_push < c->pending.tail() && c->in_queue_pair < send_queue_ &&
-         in_queue_pairs_ < completion_room_) {
+void VerbsPort::BuildChain(VerbsConnection* c) {
+  chain_.Clear();
+  while (!chain_.full() && c->next_push < c->pending.tail() && c->in_queue_pair < room_.of_queue_pair &&
+         !room_.none()) {
     const uint64_t index = c->next_push++;
     const VerbsPending& p = c->pending[index];
     if (p.failed) continue;
-    const WorkRequest& r = p.request;
-    ibv_send_wr& wr = chain_[n];
-    wr = {};
-    wr.wr_id = uint64_t{c->tag} << 32 | static_cast<uint32_t>(index);
-    wr.sg_list = &chain_pieces_[pieces];
-    for (size_t i = 0; i < r.piece_count; ++i) {
-      if (r.pieces[i].length == 0) continue;  // some devices read a length of 0 as 2 GiB
-      chain_pieces_[pieces++] = {reinterpret_cast<uint64_t>(r.pieces[i].address), r.pieces[i].length,
-                                 r.pieces[i].lkey};
-      ++wr.num_sge;
-    }
-    switch (r.opcode) {
-      case Opcode::kSend:
-        wr.opcode = IBV_WR_SEND;
-        break;
-      case Opcode::kWrite:
-        wr.opcode = IBV_WR_RDMA_WRITE;
-        break;
-      case Opcode::kWriteWithImm:
-        wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-        break;
-      case Opcode::kRead:
-        wr.opcode = IBV_WR_RDMA_READ;
-        break;
-    }
-    wr.imm_data = htonl(r.immediate);
-    wr.wr.rdma.remote_addr = r.remote_address;
-    wr.wr.rdma.rkey = r.rkey;
-    if (r.opcode != Opcode::kRead && p.length > 0 && p.length <= max_inline_)
+    ibv_send_wr& wr = chain_.Add(p.request, uint64_t{c->tag} << 32 | static_cast<uint32_t>(index));
+    if (p.request.opcode != Opcode::kRead && p.length > 0 && p.length <= room_.max_inline)
       wr.send_flags |= IBV_SEND_INLINE;
     c->unsignalled += 1;
     c->unsignalled_bytes += std::min(p.length, kSignalBytes);
@@ -99,27 +69,20 @@ size_t VerbsPort::BuildChain(VerbsConnection* c) {
     }
     if (c->in_queue_pair == 0) c->progress_ns = Now();
     ++c->in_queue_pair;
-    ++in_queue_pairs_;
-    if (n > 0) chain_[n - 1].next = &wr;
-    ++n;
+    ++room_.taken;
   }
-  if (n > 0) {
-    chain_[n - 1].send_flags |= IBV_SEND_SIGNALED;
-    c->unsignalled = c->unsignalled_bytes = 0;
-  }
-  return n;
 }
 
-// Hands requests to the queue pair, as far as there is room; completions make more.
 void VerbsPort::Push(VerbsConnection* c) {
-  while (BuildChain(c) > 0) {
+  for (BuildChain(c); !chain_.empty(); BuildChain(c)) {
+    c->unsignalled = c->unsignalled_bytes = 0;  // the chain's last one is signalled
     ibv_send_wr* bad = nullptr;
-    if (const int error = ibv_post_send(c->qp, &chain_[0], &bad); error != 0)
+    if (const int error = ibv_post_send(c->qp, chain_.Finish(), &bad); error != 0)
       return Break(c, StrCat("ibv_post_send: ", strerror(error)));
   }
-  if (c->next_push < c->pending.tail() && in_queue_pairs_ >= completion_room_ && !c->starved) {
+  if (c->next_push < c->pending.tail() && room_.none() && !c->starved) {
     c->starved = true;
-    starved_.push_back(c->id);
+    room_.starved.push_back(c->id);
   }
 }
 
@@ -127,7 +90,7 @@ void VerbsPort::CompleteHead(VerbsConnection* c, CompletionStatus status) {
   const VerbsPending& p = c->pending.front();
   if (!p.failed && c->pending.head() < c->next_push && c->qp != nullptr) {
     --c->in_queue_pair;
-    --in_queue_pairs_;
+    --room_.taken;
   }
   if (!p.internal) {
     Completion& done = queue_.Push(CompletionKind::kRequest, c->id);
@@ -145,43 +108,24 @@ void VerbsPort::DropFailedHeads(VerbsConnection* c) {
 
 // --- Completions
 
-// Takes what the device has, to be handled in order. True when there was something.
-bool VerbsPort::FetchCompletions() {
-  size_t total = 0;
-  while (total < kMaxFetched) {
-    if (fetched_tail_ + kFetch > fetched_.size()) fetched_.resize(fetched_.size() + kMaxFetched);
-    const int n = ibv_poll_cq(cq_, kFetch, &fetched_[fetched_tail_]);
-    if (n < 0) NOVA_LOG(ERROR) << options_.name << ": ibv_poll_cq failed";
-    if (n <= 0) break;
-    fetched_tail_ += static_cast<size_t>(n);
-    total += static_cast<size_t>(n);
-    if (n < static_cast<int>(kFetch)) break;
-  }
-  return total > 0;
-}
-
 void VerbsPort::HandleCompletions() {
-  while (fetched_head_ < fetched_tail_) {
-    const ibv_wc wc = fetched_[fetched_head_++];  // handling one may fetch more
-    HandleCompletion(wc);
-  }
-  fetched_head_ = fetched_tail_ = 0;
+  for (ibv_wc wc; completions_.Next(&wc);) HandleCompletion(wc);  // handling one may fetch more
 }
 
 void VerbsPort::DrainCompletions() {
   do {
     HandleCompletions();
-  } while (FetchCompletions());
+  } while (completions_.Fetch());
 }
 
 void VerbsPort::HandleCompletion(const ibv_wc& wc) {
-  if ((wc.wr_id & kReceiveTag) != 0) return HandleReceive(wc);
+  if ((wc.wr_id & VerbsBuffers::kReceiveTag) != 0) return HandleReceive(wc);
   const auto it = by_queue_pair_.find(wc.qp_num);
   if (it == by_queue_pair_.end()) return;
   VerbsConnection* c = it->second;
   if ((wc.wr_id & kHandshakeTag) != 0) {
     if ((wc.wr_id & kTagMask) != c->tag) return;
-    free_handshake_blocks_.push_back(std::exchange(c->block, kNoBlock));
+    buffers_.ReturnBlock(std::exchange(c->block, kNoBlock));
     if (c->state == State::kRefusing) return Break(c, std::string(c->reason));
     if (wc.status != IBV_WC_SUCCESS)
       Break(c, StrCat("the connection broke in the handshake: ", ibv_wc_status_str(wc.status)));
@@ -223,7 +167,7 @@ void VerbsPort::HandleReceive(const ibv_wc& wc) {
   const auto it = by_queue_pair_.find(wc.qp_num);
   VerbsConnection* c = it == by_queue_pair_.end() ? nullptr : it->second;
   if (c == nullptr || wc.status != IBV_WC_SUCCESS) {
-    repost_.push_back(buffer);
+    buffers_.Return(buffer);
     if (c == nullptr || wc.status == IBV_WC_WR_FLUSH_ERR) return;
     if (StatusOf(wc.status) == CompletionStatus::kRemoteAccess || wc.status == IBV_WC_LOC_ACCESS_ERR) {
       // A WRITE with immediate had taken the buffer before its key was looked at.
@@ -236,37 +180,17 @@ void VerbsPort::HandleReceive(const ibv_wc& wc) {
     c->heard_ns = turn_ns_;
     if (wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
       queue_.Push(CompletionKind::kImmediate, c->id).immediate = ntohl(wc.imm_data);
-      repost_.push_back(buffer);
+      buffers_.Return(buffer);
     } else {
-      queue_.Push(CompletionKind::kReceive, c->id).data = {BufferOf(buffer), wc.byte_len};
-      held_.push_back(buffer);
+      queue_.Push(CompletionKind::kReceive, c->id).data = {buffers_.At(buffer), wc.byte_len};
+      buffers_.Hold(buffer);
     }
     return;
   }
-  repost_.push_back(buffer);  // posted at the end of the turn, when it was read
+  buffers_.Return(buffer);  // posted at the end of the turn, when it was read
   if (c->state != State::kAwaitHello && c->state != State::kAwaitWelcome) return;
   if (wc.opcode != IBV_WC_RECV) return BreakMalformed(c, "malformed handshake: not a message");
-  HandleHandshake(c, {reinterpret_cast<const char*>(BufferOf(buffer)), wc.byte_len});
-}
-
-void VerbsPort::PostReceives(std::vector<uint32_t>* buffers) {
-  if (buffers->empty()) return;
-  const size_t n = buffers->size();
-  for (size_t i = 0; i < n; ++i) {
-    const uint32_t buffer = (*buffers)[i];
-    receive_pieces_[i] = {reinterpret_cast<uint64_t>(BufferOf(buffer)), options_.max_message_bytes,
-                          memory_region_->lkey};
-    receive_chain_[i] = {};
-    receive_chain_[i].wr_id = kReceiveTag | buffer;
-    receive_chain_[i].sg_list = &receive_pieces_[i];
-    receive_chain_[i].num_sge = 1;
-    receive_chain_[i].next = i + 1 < n ? &receive_chain_[i + 1] : nullptr;
-  }
-  ibv_recv_wr* bad = nullptr;
-  if (const int error = ibv_post_srq_recv(srq_, &receive_chain_[0], &bad); error != 0) {
-    NOVA_LOG(ERROR) << options_.name << ": " << StrCat("ibv_post_srq_recv: ", strerror(error));
-  }
-  buffers->clear();
+  HandleHandshake(c, {reinterpret_cast<const char*>(buffers_.At(buffer)), wc.byte_len});
 }
 
 }  // namespace nova
