@@ -43,8 +43,9 @@ class Examination {
   }
 
  private:
-  // Notes what is well, and what is not.
+  // Notes what is well.
   void Good(std::string what) { findings_.push_back({Finding::Level::kGood, std::move(what), ""}); }
+  // Notes what is not, and its fix; `error`: a node does not run like this.
   void Bad(bool error, std::string what, std::string fix) {
     findings_.push_back(
         {error ? Finding::Level::kError : Finding::Level::kWarning, std::move(what), std::move(fix)});

@@ -369,7 +369,7 @@ TableCopies HostedRange::table_copies() const {
 void HostedRange::LookAtCopies() {
   const std::shared_ptr<const Version> version = range_->versions().current();
   StocStates stocs = backend_->StatesOfStocs();
-  const bool as_before = version == looked_at_.lock() && stocs == looked_at_with_;
+  const bool as_before = version == looked_at_.version.lock() && stocs == looked_at_.stocs;
   if (as_before && range_->rebuilder().progress().left == 0) return;
   TableCopies counts;
   version->ForEachTableOnce([&](const TableInfo& table) {
@@ -380,8 +380,7 @@ void HostedRange::LookAtCopies() {
   });
   counts.stocs_version = stocs.version;
   range_->rebuilder().Look();
-  looked_at_ = version;
-  looked_at_with_ = std::move(stocs);
+  looked_at_ = {version, std::move(stocs)};
   MutexLock lock(&copies_mu_);
   table_copies_ = counts;
 }

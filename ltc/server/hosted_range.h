@@ -210,9 +210,13 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
   // The members of a log group or manifest are to be exchanged, now: one drains; or some are on StoCs that
   // are emptied, others could take their places, and an attempt is due.
   bool IsToLeave(const std::vector<StocId>& members, int wanted, Growth* leaving) const;
-  Nanos manifest_short_since_ns_ = 0;       // since when it has fewer than M living members; 0: it has M
-  std::weak_ptr<const Version> looked_at_;  // by the last LookAtCopies that did not return at once
-  StocStates looked_at_with_;               // and the StoCs then
+  Nanos manifest_short_since_ns_ = 0;  // since when it has fewer than M living members; 0: it has M
+  // What the last LookAtCopies that did not return at once has looked at.
+  struct LookedAt {
+    std::weak_ptr<const Version> version;
+    StocStates stocs;
+  };
+  LookedAt looked_at_;
   mutable Mutex copies_mu_;
   TableCopies table_copies_ ABSL_GUARDED_BY(copies_mu_);  // see table_copies()
   // What audits have found of manifest and logs, for LeaveDamaged.

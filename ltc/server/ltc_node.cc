@@ -65,18 +65,18 @@ Status LtcNode::Init() {
   for (const Nanos until = Now() + kClusterWait;;) {
     auto cluster = ReadClusterUuid(store.get());
     if (cluster.ok()) {
-      cluster_ = *cluster;
+      identity_.cluster = *cluster;
       break;
     }
     if (!absl::IsUnavailable(cluster.status()) || Now() > until) return cluster.status();
     SleepFor(100 * kMillisecond);
   }
-  NOVA_ASSIGN_OR_RETURN(incarnation_, DrawIncarnation(store.get()));
+  NOVA_ASSIGN_OR_RETURN(identity_.incarnation, DrawIncarnation(store.get()));
 
   Hello self;
   self.role = Role::kLtc;
-  self.incarnation = incarnation_.value();
-  self.cluster = cluster_;
+  self.incarnation = identity_.incarnation.value();
+  self.cluster = identity_.cluster;
   self.name = ToNodeName(options_.name);
   std::vector<Port*> ports;
   std::vector<Xchg*> xchgs;
@@ -92,12 +92,13 @@ Status LtcNode::Init() {
     xchgs.push_back(xchgs_.back().get());
     executors.push_back(executors_.back().get());
   }
-  NOVA_ASSIGN_OR_RETURN(address_, environment_.fabric->Listen(
-                                      options_.address, self, ports, [this](const Hello& peer) -> Status {
-                                        if (!peer.cluster.IsNil() && peer.cluster != cluster_)
-                                          return absl::InvalidArgumentError("this is another cluster");
-                                        return OkStatus();
-                                      }));
+  NOVA_ASSIGN_OR_RETURN(
+      identity_.address,
+      environment_.fabric->Listen(options_.address, self, ports, [this](const Hello& peer) -> Status {
+        if (!peer.cluster.IsNil() && peer.cluster != identity_.cluster)
+          return absl::InvalidArgumentError("this is another cluster");
+        return OkStatus();
+      }));
   stocs_ = std::make_unique<StocClient>(environment_.fabric, xchgs);
   StocTableStoreOptions tables;
   tables.damaged = [this](const Uuid& table) { chores_.Damaged(table); };
@@ -193,7 +194,7 @@ Status LtcNode::Join(std::unique_ptr<ConfigStore> store) {
   NodeOptions node;
   node.node.name = options_.name;
   node.node.role = Role::kLtc;
-  node.node.incarnation = incarnation_;
+  node.node.incarnation = identity_.incarnation;
   node.node.address = address();
   node.node.host = host();
   node.node.metrics_address = options_.metrics_address;
@@ -576,11 +577,13 @@ LtcNode::~LtcNode() {
   ranges_.Clear();
 }
 
-std::string LtcNode::address() const { return options_.advertise.empty() ? address_ : options_.advertise; }
+std::string LtcNode::address() const {
+  return options_.advertise.empty() ? identity_.address : options_.advertise;
+}
 
 std::string LtcNode::StatusText() const {
-  std::string out =
-      StrCat(options_.name, " incarnation ", incarnation_.value(), " ", address(), "\nmemory in MB:");
+  std::string out = StrCat(options_.name, " incarnation ", identity_.incarnation.value(), " ", address(),
+                           "\nmemory in MB:");
   const MemoryUse memory = MemoryUse::Of(arenas_, cache_);
   for (const auto& [pool, bytes] : kMemoryPools) absl::StrAppend(&out, "  ", pool, " ", memory.*bytes >> 20);
   absl::StrAppend(&out, "\n\n");

@@ -160,9 +160,13 @@ class LtcNode {
   const LtcOptions options_;
   const LtcEnvironment environment_;
   Metrics* const metrics_;
-  Incarnation incarnation_;  // drawn by Init (N1); constant from then on
-  Uuid cluster_;             // read from the store by Init; constant from then on
-  std::string address_;      // as bound
+  // Which process this is, set by Init and constant from then on.
+  struct Identity {
+    Incarnation incarnation;  // drawn from the store (N1)
+    Uuid cluster;             // read from the store
+    std::string address;      // as bound
+  };
+  Identity identity_;
 
   ArenaPool arenas_;          // memory of all memtables
   BlockCache cache_;          // blocks of tables, of all ranges
