@@ -119,6 +119,7 @@ class NodeSessionImpl : public NodeSession {
   Status Register();
   void RunHeartbeats();  // the thread: once a period, or sooner where told so, until the node leaves
   void HeartbeatOnce();  // asks the leader, and takes its reply; or loses the session
+  void LookForLeader();  // in the store: it may have an address that this node was never told
   // A reply to a heartbeat sent then: the lease, assignments, releases, StoCs.
   void TakeReply(Nanos sent_ns, const std::string& bytes);
   // A newer list of StoCs; tells events_.stocs if it differs.
@@ -277,9 +278,16 @@ void NodeSessionImpl::HeartbeatOnce() {
                                                       sent + std::max(kMinCallNs, options_.heartbeat_ns));
   if (!answer.ok()) {
     NOVA_LOG(INFO) << options_.node.name << ": heartbeat: " << answer.status().message();
-    return;
+    return LookForLeader();
   }
   TakeReply(sent, *answer);
+}
+
+void NodeSessionImpl::LookForLeader() {
+  if (store_->session_state() != SessionState::kConnected) return;
+  const StatusOr<Znode> node = store_->Get(kCoordPath);
+  if (!node.ok()) return;
+  if (const auto coord = CoordRecord::Decode(node->data); coord.ok()) channel_->Learn(coord->address);
 }
 
 void NodeSessionImpl::TakeReply(Nanos sent_ns, const std::string& bytes) {

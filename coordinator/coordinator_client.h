@@ -36,6 +36,10 @@ class ControlChannel {
   virtual ~ControlChannel() = default;
   virtual StatusOr<std::string> Call(const std::string& method, const std::string& request,
                                      Nanos deadline_ns) = 0;
+  // The address of a coordinator that may lead, as the configuration store has it: from now on it is asked
+  // like those that were given, instead of the one that was learned before. A channel to one coordinator
+  // needs none.
+  virtual void Learn(const std::string& /*leader*/) {}
 };
 
 // A range this node is to open. The seal (R1) is done: the record is SEALING, at the new epoch, and names us.

@@ -35,7 +35,16 @@ bool IsNotLeading(const Status& s, std::string* leader) {
   return true;
 }
 
-LeaderChannel::LeaderChannel(std::vector<std::string> addresses) : addresses_(std::move(addresses)) {}
+LeaderChannel::LeaderChannel(std::vector<std::string> addresses)
+    : given_(addresses.size()), addresses_(std::move(addresses)) {}
+
+void LeaderChannel::Learn(const std::string& leader) {
+  MutexLock lock(&mu_);
+  const auto learned = addresses_.begin() + static_cast<std::ptrdiff_t>(given_);
+  if (std::find(addresses_.begin(), learned, leader) != learned) return;
+  addresses_.erase(learned, addresses_.end());
+  addresses_.push_back(leader);
+}
 
 std::vector<std::string> LeaderChannel::OrderOfRound() {
   MutexLock lock(&mu_);

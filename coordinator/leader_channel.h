@@ -2,7 +2,8 @@
 // does one attempt.
 //
 // An attempt goes to the last known leader first. A coordinator that does not lead names the one that does;
-// one that does not answer is passed over, and the next call begins behind it. Each attempt has at most a
+// one that does not answer is passed over, and the next call begins behind it. A leader that nobody was told
+// of may be learned (Learn). Each attempt has at most a
 // second, inside the caller's deadline; rounds back off, with jitter.
 //
 // Thread safety: all methods from any thread.
@@ -29,6 +30,7 @@ class LeaderChannel : public ControlChannel {
  public:
   explicit LeaderChannel(std::vector<std::string> addresses);
   StatusOr<std::string> Call(const std::string& method, const std::string& request, Nanos deadline_ns) final;
+  void Learn(const std::string& leader) final;
 
  protected:
   // Asks one coordinator, once.
@@ -41,8 +43,9 @@ class LeaderChannel : public ControlChannel {
   // It did not answer: the next call begins behind it.
   void NotedDown(const std::string& address);
 
-  const std::vector<std::string> addresses_;
+  const size_t given_;  // so many of addresses_; behind them one that was learned, if any was
   Mutex mu_;
+  std::vector<std::string> addresses_ ABSL_GUARDED_BY(mu_);
   std::string leader_ ABSL_GUARDED_BY(mu_);  // as last known; empty: nobody
   size_t first_ ABSL_GUARDED_BY(mu_) = 0;    // of addresses_, where a round begins
   Random random_ ABSL_GUARDED_BY(mu_);

@@ -195,17 +195,21 @@ TEST_F(CoordinatorProcessTest, AKilledLeaderIsReplaced) {
   for (size_t i = 0; i < after.size(); ++i) EXPECT_EQ(after[i].Encode(), before[i].Encode());
 }
 
-// The only coordinator is killed and started again: a new range can be made within the session timeout + 2 s.
+// The only coordinator is killed and started again, at another address: a new range can be made within the
+// session timeout + 2 s, and an LTC that was told of the old address opens it.
 TEST_F(CoordinatorProcessTest, AKilledLeaderThatIsStartedAgainServesSoon) {
-  StartCoordinator("c1");
+  const std::string before = StartCoordinator("c1");
+  Ltc ltc(zookeeper_->hosts(), "ltc-1", {before});
   SleepFor(500 * kMillisecond);
+  EXPECT_GT(ltc.session()->lease_expiry_ns(), Now());
   coordinators_.at("c1")->Kill();
   const Nanos killed = Now();
-  const std::string again = StartCoordinator("c1");
-  CoordinatorClient client(OpenGrpcChannel({again}));
+  CoordinatorClient client(OpenGrpcChannel({StartCoordinator("c1")}));
   const Status s = client.CreateRanges({}, In(10 * kSecond));
   EXPECT_TRUE(s.ok()) << s;
   EXPECT_LE(Now() - killed, kSession + 2 * kSecond);
+  EXPECT_TRUE(AllOpen(&client, 1, In(5 * kSecond)));
+  EXPECT_GT(ltc.session()->lease_expiry_ns(), Now());
 }
 
 TEST_F(CoordinatorProcessTest, StopsInOrderAndTheNextLeadsAtOnce) {

@@ -113,6 +113,36 @@ TEST(CoordinatorSimTest, AKilledLeaderIsReplacedAndNothingMoves) {
   }
 }
 
+// A node that was told of coordinators which are all gone finds the one that leads in the store.
+TEST(CoordinatorSimTest, ALeaderThatNoNodeWasToldOfIsFound) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    InSimulation(seed, [] {
+      SimCluster cluster;
+      cluster.StartCoordinator("c1");
+      SimLtc* ltc = cluster.StartLtc("ltc-1");
+      cluster.StartLtc("ltc-2");
+      ASSERT_TRUE(cluster.NewClient().CreateRanges(Splits(4), Soon()).ok());
+      ASSERT_TRUE(cluster.AllServed(4, 3 * kSecond));
+      CoordinatorService* last = nullptr;
+      for (const char* next : {"c2", "c3"}) {  // twice: what was learned is gone, too
+        last = cluster.StartCoordinator(next);
+        cluster.CutCoordinator(next[1] == '2' ? "c1" : "c2", true);
+        const Nanos killed = Now();
+        while (!last->leading() && Now() < killed + 10 * kSecond) SleepFor(10 * kMillisecond);
+        ASSERT_TRUE(last->leading());
+        EXPECT_TRUE(cluster.AllServed(4, 2 * kSecond)) << next;
+      }
+      SleepFor(10 * kSecond);
+      EXPECT_EQ(ltc->serving().size(), 2u);
+      EXPECT_EQ(ltc->lost(), "");
+      // One that starts with stale addresses alone becomes a member all the same.
+      SimLtc late(&cluster.config(), &cluster.network(), "ltc-3", {"c1:7400"});
+      SleepFor(3 * kSecond);
+      EXPECT_GT(late.session()->lease_expiry_ns(), Now());
+    });
+  }
+}
+
 // C2: leader and LTC die together; the new leader has never heard of the LTC, and its ranges move all the
 // same.
 TEST(CoordinatorSimTest, LeaderAndLtcDieTogether) {
