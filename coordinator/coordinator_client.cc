@@ -119,7 +119,9 @@ class NodeSessionImpl : public NodeSession {
   Status Register();
   void RunHeartbeats();  // the thread: once a period, or sooner where told so, until the node leaves
   void HeartbeatOnce();  // asks the leader, and takes its reply; or loses the session
-  void LookForLeader();  // in the store: it may have an address that this node was never told
+  // The other thread: whenever nobody has answered, it looks in the store where the leader is, for that may
+  // be an address that this node was never told. A store that hangs holds up no heartbeat.
+  void FindLeaders();
   // A reply to a heartbeat sent then: the lease, assignments, releases, StoCs.
   void TakeReply(Nanos sent_ns, const std::string& bytes);
   // A newer list of StoCs; tells events_.stocs if it differs.
@@ -137,6 +139,7 @@ class NodeSessionImpl : public NodeSession {
   mutable Mutex mu_;
   CondVar wake_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  bool leader_missed_ ABSL_GUARDED_BY(mu_) = false;  // nobody has answered since FindLeaders looked last
   StocList stocs_ ABSL_GUARDED_BY(mu_);
 
   // Of the heartbeat thread.
@@ -147,7 +150,8 @@ class NodeSessionImpl : public NodeSession {
   // Wait (R5): the earliest sound bound heard so far
   std::map<std::pair<RangeId, Epoch>, Nanos> old_lease_ends_ns_;
 
-  std::unique_ptr<Thread> thread_;
+  std::unique_ptr<Thread> thread_;  // RunHeartbeats
+  std::unique_ptr<Thread> finder_;  // FindLeaders
 };
 
 void NodeSessionImpl::BeginToLeave() {
@@ -160,6 +164,7 @@ NodeSessionImpl::~NodeSessionImpl() {
   BeginToLeave();
   if (thread_ == nullptr) return;
   thread_->Join();
+  finder_->Join();
   lease_expiry_ns_.store(0, std::memory_order_release);
   const StatusOr<Znode> node = store_->Get(NodePath(options_.node.name));
   if (node.ok() && node->mine) store_->Delete(NodePath(options_.node.name), node->version).IgnoreError();
@@ -176,6 +181,7 @@ Status NodeSessionImpl::Join() {
   }
   NOVA_RETURN_IF_ERROR(Annotate(Register(), StrCat("registering ", options_.node.name)));
   thread_ = std::make_unique<Thread>("node.heartbeat.0", [this] { RunHeartbeats(); });
+  finder_ = std::make_unique<Thread>("node.finder.0", [this] { FindLeaders(); });
   return OkStatus();
 }
 
@@ -278,16 +284,26 @@ void NodeSessionImpl::HeartbeatOnce() {
                                                       sent + std::max(kMinCallNs, options_.heartbeat_ns));
   if (!answer.ok()) {
     NOVA_LOG(INFO) << options_.node.name << ": heartbeat: " << answer.status().message();
-    return LookForLeader();
+    MutexLock lock(&mu_);
+    leader_missed_ = true;
+    return wake_.SignalAll();
   }
   TakeReply(sent, *answer);
 }
 
-void NodeSessionImpl::LookForLeader() {
-  if (store_->session_state() != SessionState::kConnected) return;
-  const StatusOr<Znode> node = store_->Get(kCoordPath);
-  if (!node.ok()) return;
-  if (const auto coord = CoordRecord::Decode(node->data); coord.ok()) channel_->Learn(coord->address);
+void NodeSessionImpl::FindLeaders() {
+  for (;;) {
+    {
+      MutexLock lock(&mu_);
+      while (!stopping_ && !leader_missed_) wake_.Wait(&mu_);
+      if (stopping_) return;
+      leader_missed_ = false;
+    }
+    if (store_->session_state() != SessionState::kConnected) continue;
+    const StatusOr<Znode> node = store_->Get(kCoordPath);
+    if (!node.ok()) continue;
+    if (const auto coord = CoordRecord::Decode(node->data); coord.ok()) channel_->Learn(coord->address);
+  }
 }
 
 void NodeSessionImpl::TakeReply(Nanos sent_ns, const std::string& bytes) {

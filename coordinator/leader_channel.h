@@ -3,8 +3,8 @@
 //
 // An attempt goes to the last known leader first. A coordinator that does not lead names the one that does;
 // one that does not answer is passed over, and the next call begins behind it. A leader that nobody was told
-// of may be learned (Learn). Each attempt has at most a
-// second, inside the caller's deadline; rounds back off, with jitter.
+// of may be learned (Learn). Each attempt has at most a second, inside the caller's deadline; rounds back
+// off, with jitter.
 //
 // Thread safety: all methods from any thread.
 // Errors: those of the called method; Unavailable or DeadlineExceeded: no leader answered in time.

@@ -3,6 +3,7 @@
 
 #include "coordinator/coordinator.pb.h"
 #include "coordinator/leader_channel.h"
+#include "coordinator/znodes.h"
 #include "tests/coordinator/sim_cluster.h"
 
 namespace nova {
@@ -123,13 +124,13 @@ TEST(CoordinatorSimTest, ALeaderThatNoNodeWasToldOfIsFound) {
       cluster.StartLtc("ltc-2");
       ASSERT_TRUE(cluster.NewClient().CreateRanges(Splits(4), Soon()).ok());
       ASSERT_TRUE(cluster.AllServed(4, 3 * kSecond));
-      CoordinatorService* last = nullptr;
+      std::string leader = "c1";
       for (const char* next : {"c2", "c3"}) {  // twice: what was learned is gone, too
-        last = cluster.StartCoordinator(next);
-        cluster.CutCoordinator(next[1] == '2' ? "c1" : "c2", true);
+        CoordinatorService* const other = cluster.StartCoordinator(next);
+        cluster.CutCoordinator(std::exchange(leader, next), true);
         const Nanos killed = Now();
-        while (!last->leading() && Now() < killed + 10 * kSecond) SleepFor(10 * kMillisecond);
-        ASSERT_TRUE(last->leading());
+        while (!other->leading() && Now() < killed + 10 * kSecond) SleepFor(10 * kMillisecond);
+        ASSERT_TRUE(other->leading());
         EXPECT_TRUE(cluster.AllServed(4, 2 * kSecond)) << next;
       }
       SleepFor(10 * kSecond);
@@ -276,6 +277,51 @@ TEST(NodeSessionTest, ALeaseOfALowerCoordEpochIsIgnored) {
     SleepFor(600 * kMillisecond);
     EXPECT_EQ(expiry_when_excluded, unheard);  // given up before the lease that excludes it begins
     EXPECT_GT(session->lease_expiry_ns(), unheard);
+  });
+}
+
+// A store that hangs, and is not gone, while a call is lost: the next heartbeat is not later for it.
+TEST(NodeSessionTest, AStoreThatHangsHoldsUpNoHeartbeat) {
+  InSimulation(7, [] {
+    struct Hangs : TrackedSession {
+      using TrackedSession::TrackedSession;
+      StatusOr<Znode> Get(const std::string& path) override {
+        if (path == kCoordPath && hangs.load()) {
+          asked.Notify();
+          released.WaitUntil(kNever);
+        }
+        return TrackedSession::Get(path);
+      }
+      std::atomic<bool> hangs{false};
+      Notification asked, released;
+    };
+    struct Loses : ControlChannel {
+      StatusOr<std::string> Call(const std::string&, const std::string&, Nanos) override {
+        if (loses.exchange(false)) return absl::UnavailableError("lost");
+        proto::HeartbeatReply reply;
+        reply.set_standing(proto::HeartbeatReply::REGISTERED);
+        reply.set_lease_ns(2 * kSecond);
+        return reply.SerializeAsString();
+      }
+      std::atomic<bool> loses{false};
+    };
+    SimCluster cluster;
+    cluster.StartCoordinator("c1");
+    std::atomic<MemorySession*> place{nullptr};
+    Hangs store(cluster.config().NewSession(), &place);
+    auto channel = std::make_unique<Loses>();
+    Loses* const leader = channel.get();
+    NodeOptions options;
+    options.node.name = "ltc-1";
+    options.node.role = Role::kLtc;
+    auto session = std::move(JoinCluster(&store, std::move(channel), options, NodeEvents())).value();
+    SleepFor(kSecond);
+    store.hangs = true;
+    leader->loses = true;
+    ASSERT_TRUE(store.asked.WaitUntil(Now() + 2 * kSecond));
+    SleepFor(5 * kSecond);
+    EXPECT_GT(session->lease_expiry_ns(), Now());
+    store.released.Notify();
   });
 }
 
