@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "absl/strings/match.h"
 #include "common/base/crc32c.h"
+#include "common/base/failpoint.h"
 #include "common/base/limited_disk.h"
 #include "common/base/log.h"
 #include "stoc/file_header.h"
@@ -257,13 +259,19 @@ TEST(RulesTest, R5AReleaseInDoubtIsCancelledAndTheRangeIsServedOn) {
     ASSERT_TRUE(w.client->Put("k", "1").ok());
     const RangeRecord before = w.Record();
     w.cluster.LoseConfigRequests(before.owner, 150);
+    std::optional<RangeRecord> cancelled;  // before anybody can ask again
+    NOVA_CHECK(ArmFailPoint("ltc.record_released", 1, [&] {
+                 cancelled = w.Record();
+                 return OkStatus();
+               }).ok());
     std::string left;
     ASSERT_TRUE(w.cluster.NewCoordinatorClient().Drain(before.owner, Now() + 5 * kSecond, &left).ok());
-    ASSERT_TRUE(w.WaitFor(20 * kSecond, [&](const RangeRecord& r) { return r.version > before.version; }));
-    const RangeRecord cancelled = w.Record();
-    EXPECT_EQ(cancelled.owner, before.owner);
-    EXPECT_EQ(cancelled.epoch, before.epoch);
-    EXPECT_FALSE(cancelled.released);
+    ASSERT_TRUE(w.WaitFor(20 * kSecond, [&](const RangeRecord&) { return cancelled.has_value(); }));
+    DisarmFailPoints();
+    EXPECT_EQ(cancelled->version, before.version + 1);
+    EXPECT_EQ(cancelled->owner, before.owner);
+    EXPECT_EQ(cancelled->epoch, before.epoch);
+    EXPECT_FALSE(cancelled->released);
     EXPECT_TRUE(w.client->Put("k", "2").ok());
     ASSERT_TRUE(w.WaitForOtherOwner(before.owner));
     EXPECT_EQ(w.client->Get("k").value, "2");
