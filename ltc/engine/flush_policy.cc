@@ -8,11 +8,21 @@ FlushHistory After(const FlushHistory& before, const FlushResult& f) {
   const auto kept = static_cast<double>(f.kept_entries);
   FlushHistory h;
   h.replaced = (before.replaced + static_cast<double>(f.replaced_entries) / std::max(kept, 1.0)) / 2;
-  h.waits = f.busy_ns * 3 < f.took_ns;
+  h.took_ns = before.took_ns / 2 + f.took_ns;
+  h.busy_ns = before.busy_ns / 2 + f.busy_ns;
+  h.waits = h.busy_ns * 3 < h.took_ns * (before.waits ? 2 : 1);
   h.one_at_a_time = h.waits && f.one_disk && h.replaced >= 1.0 / 16;
   h.round_ns = static_cast<Nanos>(static_cast<double>(f.took_ns) / std::max(f.share, 0.01));
   h.kept = kept / std::max(static_cast<double>(f.written_entries), 1.0);
   return h;
+}
+
+double PartLeft(const FlushWork& work, double keeps) {
+  constexpr double kFewest = 1.0 / 1024;
+  const auto left = static_cast<double>(work.entries - std::min(work.entries, work.done));
+  const double part = std::clamp(keeps, kFewest, 1.0);
+  const double all = std::max(1.0, part * static_cast<double>(work.entries));
+  return std::clamp(all - static_cast<double>(work.stored), part * left, left) / all;
 }
 
 namespace {

@@ -1,5 +1,6 @@
 // Flush policy: decides which sealed rounds are written to tables now, as one group, and which are merged in
-// memory first. Everything they look at is in their arguments. docs/engine.md argues for the rules.
+// memory first, and tells how far a flush is. Everything it looks at is in its arguments. docs/engine.md
+// argues for the rules.
 //
 // tests/ltc/testdata has their cases as text: a situation, and how many rounds are flushed or merged in it.
 //
@@ -22,13 +23,18 @@ struct FlushHistory {
   // Of the last flushes: the part of kept entries that younger rounds had overwritten (a running mean).
   double replaced = 0;
   Nanos round_ns = 0;  // the last one's time for one full round
-  bool waits = false;  // flushes wait for disks, most of the time
+  // Flushes wait for disks, for most of their time (see After).
+  bool waits = false;
+  Nanos took_ns = 0;  // time of the last flushes; each counts half of the one after it
+  Nanos busy_ns = 0;  // of that: time in which their threads ran, or wanted to
   // Flushes run one after another: side by side they would write versions that younger rounds overwrite if
   // they wait.
   bool one_at_a_time = false;
 
   // The last flush left out a quarter of its entries or more: its rounds held the same keys.
   bool RoundsShareKeys() const { return kept < 0.75; }
+  // The part of entries, as clients wrote them, that the next flush is expected to store.
+  double Stores() const { return kept * (1 - replaced); }
 };
 
 // What one flush did.
@@ -41,7 +47,23 @@ struct FlushResult {
   uint64_t replaced_entries = 0;  // of kept_entries: left out because younger rounds overwrite them
   bool one_disk = false;          // all tables lie on one disk
 };
-FlushHistory After(const FlushHistory& before, const FlushResult& flush);  // the history with one more flush
+// The history with one more flush. Flushes wait for disks from where they work for a third of their time, and
+// until they work for two thirds of it. In between lies what they do: where they wait, one goes after another
+// and rounds are merged meanwhile, so that there is more work for the same disk; where they do not, two share
+// a disk. A single bound would have them change at every other flush, and each change fills the memory.
+FlushHistory After(const FlushHistory& before, const FlushResult& flush);
+
+// How far a flush is.
+struct FlushWork {
+  uint64_t entries = 0;  // of its rounds
+  uint64_t done = 0;     // of those: stored or left out
+  uint64_t stored = 0;   // of those done
+};
+// The part of a flush that is left, from 1 to 0, in time where it waits for disks. What is stored takes time,
+// and what is left out takes next to none: where some keys are written again and again, entries are got
+// through fast where these lie, and slowly elsewhere. `keeps`: the part of its entries that the flush is
+// expected to store. At least that part of what is left is taken to be stored yet, and at most all of it.
+double PartLeft(const FlushWork& work, double keeps);
 
 // A sealed round, as the policy sees it.
 struct FlushCandidate {

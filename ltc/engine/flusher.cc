@@ -1,6 +1,7 @@
 #include "ltc/engine/flusher.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
@@ -44,12 +45,13 @@ StatusOr<VersionEdit> Flusher::Write(const RoundGroup& rounds, uint64_t job) {
   FlushResult result;
   result.one_disk = context_->services->one_disk;
   std::vector<std::unique_ptr<Iterator>> children;
-  uint64_t written_bytes = 0, entries = 0, tombstones = 0;
+  uint64_t written_bytes = 0, tombstones = 0;
+  FlushWork work;
   for (const auto& round : rounds) {
     result.share += round->share;
     result.written_entries += round->written_entries();
     written_bytes += round->written_bytes();
-    entries += round->entries();
+    work.entries += round->entries();
     tombstones += round->tombstones.load();
     for (const auto& m : round->siblings) children.push_back(m->NewIterator(round));
   }
@@ -67,15 +69,19 @@ StatusOr<VersionEdit> Flusher::Write(const RoundGroup& rounds, uint64_t job) {
   Level0Run run{job, merged.get(), rounds.back()->number, &rules};
   run.writes = writes.get();
   const double memory_bytes = result.share * static_cast<double>(context_->RoundBytes());
-  uint64_t left = entries;  // to be written
   pacer_->SetToWrite(rounds.front()->number, memory_bytes);
+  const double keeps = pacer_->flush_history().Stores() * static_cast<double>(result.written_entries) /
+                       static_cast<double>(std::max<uint64_t>(1, work.entries));
+  double left = 1;  // part of the flush
   FlushProgress progress;
   progress.on_passed = [&] { rounds_->LookForYounger(rounds, &younger); };
-  progress.on_written = [&](uint64_t of_entries, uint64_t kept_bytes) {
-    left -= std::min(left, of_entries);
-    pacer_->SetToWrite(rounds.front()->number,
-                       memory_bytes * static_cast<double>(left) / static_cast<double>(entries));
-    pacer_->OnFlushing(written_bytes / entries * of_entries, kept_bytes);
+  progress.on_written = [&](const FlushedEntries& since) {
+    work.done += since.entries;
+    work.stored += since.stored;
+    const double before = std::exchange(left, PartLeft(work, keeps));
+    pacer_->SetToWrite(rounds.front()->number, memory_bytes * left);
+    pacer_->OnFlushing(static_cast<uint64_t>(static_cast<double>(written_bytes) * (before - left)),
+                       since.stored_bytes);
   };
   NOVA_ASSIGN_OR_RETURN(VersionEdit edit, load_->enabled()
                                               ? WriteColumns(run, written_bytes, &younger, progress)
@@ -102,8 +108,7 @@ StatusOr<VersionEdit> Flusher::Write(const RoundGroup& rounds, uint64_t job) {
 
 StatusOr<VersionEdit> Flusher::WriteColumns(Level0Run run, uint64_t bytes, OverwriteProbe* younger,
                                             const FlushProgress& progress) {
-  const FlushHistory history = pacer_->flush_history();
-  const double kept = static_cast<double>(bytes) * history.kept * (1 - history.replaced);
+  const double kept = static_cast<double>(bytes) * pacer_->flush_history().Stores();
   std::vector<std::string> cuts;
   if (const DrangeMapRef map = load_->map()) {
     cuts = map->CutsFor(0, map->size() - 1, static_cast<uint64_t>(kept),

@@ -46,7 +46,8 @@ class RunWriter {
     if (run_.load != nullptr) Count(stored_key, internal_key.size() + value.size());
     if (builder_ == nullptr) StartTable();
     builder_->Add(internal_key, value);
-    unwritten_.kept_bytes += internal_key.size() + value.size();
+    ++unwritten_.stored;
+    unwritten_.stored_bytes += internal_key.size() + value.size();
     last_key_.assign(stored_key);
     return OkStatus();
   }
@@ -68,14 +69,9 @@ class RunWriter {
  private:
   static constexpr uint64_t kStoringBytes = 16 << 20;  // of tables that are stored at a time, about
   static constexpr size_t kMostStoring = 8;
-  // What progress_ is to be told of.
-  struct Part {
-    uint64_t entries = 0;
-    uint64_t kept_bytes = 0;
-  };
   // A table that is complete, until it is in edit_.
   struct Storing {
-    Part part;
+    FlushedEntries part;  // that progress_ is to be told of
     TableBuilder::Output output;
     StatusOr<TableInfo> table = absl::UnknownError("not stored yet");
     std::shared_ptr<const TableReader> reader;
@@ -99,8 +95,8 @@ class RunWriter {
     key_bytes_ += bytes;
   }
 
-  void TellWritten(const Part& part) {
-    if (part.entries > 0 && progress_.on_written) progress_.on_written(part.entries, part.kept_bytes);
+  void TellWritten(const FlushedEntries& part) {
+    if (part.entries > 0 && progress_.on_written) progress_.on_written(part);
   }
 
   void StartTable() {
@@ -157,7 +153,7 @@ class RunWriter {
   uint64_t key_bytes_ = 0;                        // of last_key_, not counted yet
   bool streams_ = false;                          // the store has what was added, all but some KB
   uint64_t passed_bytes_ = 0;                     // since progress_.on_passed was called
-  Part unwritten_;                                // that progress_ was not told of, behind those of storing_
+  FlushedEntries unwritten_;                      // that progress_ was not told of, behind those of storing_
   std::deque<std::unique_ptr<Storing>> storing_;  // in the order of their keys
   VersionEdit edit_;
 };

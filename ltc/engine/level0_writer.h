@@ -31,13 +31,19 @@ struct Level0Run {
   WriteHistogram* load = nullptr;  // is told the bytes written of each key; null: nobody counts
   WriteCounter* writes = nullptr;  // is told of each entry passed; null: nobody counts
 };
+// Entries of a flush that were dealt with: the store has them, or they were left out.
+struct FlushedEntries {
+  uint64_t entries = 0;
+  uint64_t stored = 0;        // of those
+  uint64_t stored_bytes = 0;  // of those stored
+};
 // Who is told how far a flush is. Either may be empty.
 struct FlushProgress {
   // Another 256 KB of entries, about, were passed.
   std::function<void()> on_passed;
-  // Of the entries that were passed since the last call, so many were dealt with: the store has them, or they
-  // were left out; and bytes of those kept. Where the store takes tables whole, once a table is stored.
-  std::function<void(uint64_t entries, uint64_t kept_bytes)> on_written;
+  // So many more were dealt with since the last call. Where the store takes tables whole, once a table is
+  // stored.
+  std::function<void(const FlushedEntries& since)> on_written;
 };
 
 // Returns the edit that adds the tables, not committed. Leaves out versions by `rules`, and those that

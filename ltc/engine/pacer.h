@@ -54,8 +54,8 @@ class Pacer {
 
   // --- flushes
 
-  // A flush has got through `written_bytes` of memtables since the last call, and kept `kept_bytes` of them
-  // for tables.
+  // A flush has got through `written_bytes` of memtables since the last call, by PartLeft, and kept
+  // `kept_bytes` of them for tables.
   void OnFlushing(uint64_t written_bytes, uint64_t kept_bytes);
   // The flush whose oldest round is `oldest` has still to write `bytes` of memtables. To be called as it gets
   // on, and EndToWrite when it is committed or has failed.

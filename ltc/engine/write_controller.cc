@@ -36,15 +36,23 @@ void WriteController::SetPressure(const WritePressure& p, Nanos now_ns) {
 void WriteController::OnFlushed(uint64_t bytes, Nanos now_ns) {
   MutexLock lock(&mu_);
   window_bytes_ += bytes;
+  step_bytes_ = std::max(bytes, step_bytes_ - step_bytes_ / 16);
   MeasureRate(now_ns);
 }
 
 void WriteController::MeasureRate(Nanos now_ns) {
   const Nanos elapsed = window_ns_ + (waiting_ ? now_ns - waiting_since_ns_ : 0);
+  if (elapsed < kWindow / 2) return;
+  const auto rate_of = [elapsed](uint64_t bytes) {
+    return static_cast<double>(bytes) * 1e9 / static_cast<double>(elapsed);
+  };
+  const double most = rate_of(window_bytes_ + step_bytes_);
+  if (elapsed >= kWindow) {
+    const double older = std::exp2(-static_cast<double>(elapsed) / static_cast<double>(kHalfLife));
+    mean_rate_ = older * mean_rate_ + (1 - older) * rate_of(window_bytes_);
+  }
+  rate_.store(std::min(mean_rate_, most), std::memory_order_relaxed);
   if (elapsed < kWindow) return;
-  const double rate = static_cast<double>(window_bytes_) * 1e9 / static_cast<double>(elapsed);
-  const double older = std::exp2(-static_cast<double>(elapsed) / static_cast<double>(kWindow));
-  rate_.store(older * rate_.load(std::memory_order_relaxed) + (1 - older) * rate, std::memory_order_relaxed);
   window_bytes_ = 0;
   window_ns_ = 0;
   waiting_since_ns_ = now_ns;

@@ -45,8 +45,10 @@ class WriteController {
   static constexpr double kSoft = 0.5;  // pressure above which writes are slowed down
   // bytes/s: where there is room flushes are taken to get on so fast at least
   static constexpr double kMinRate = 1 << 20;
-  // The flush rate is measured over as much waiting time.
-  static constexpr Nanos kWindow = 200 * kMillisecond;
+  // The flush rate is measured over as much waiting time. Half of it is enough to see that the rate has
+  // fallen.
+  static constexpr Nanos kWindow = 100 * kMillisecond;
+  static constexpr Nanos kHalfLife = 200 * kMillisecond;  // of what was measured before, waiting time again
 
   // Sets the pressure and notes whether memtables wait for a flush.
   void SetPressure(const WritePressure& p, Nanos now_ns);
@@ -69,19 +71,27 @@ class WriteController {
   Nanos stalled_ns() const { return stalled_ns_.load(std::memory_order_relaxed); }
 
  private:
-  // The rate of this window, once it is long enough. The longer it was the less the mean has of those before.
+  static constexpr double kFirstRate = 64 << 20;  // bytes/s, while nothing is known
+
+  // The rate of this window, once it is long enough, and the mean of all windows, of which those before have
+  // the less the longer this one was. The rate is the mean, or that of this window where it is less: when a
+  // disk becomes slow in an instant, writers would fill the memory within a few windows by the mean, and then
+  // stand for as long as that disk takes.
   void MeasureRate(Nanos now_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  std::atomic<double> pressure_{0};     // the largest of the pressures set last
-  std::atomic<double> scale_{1};        // factor on rate_, for Level0 and the memory of the process
-  std::atomic<double> rate_{64 << 20};  // bytes/s at which flushes get on; a running mean
-  std::atomic<Nanos> next_free_ns_{0};  // when the last write admitted is through
-  std::atomic<Nanos> stalled_ns_{0};    // see stalled_ns()
+  std::atomic<double> pressure_{0};       // the largest of the pressures set last
+  std::atomic<double> scale_{1};          // factor on rate_, for Level0 and the memory of the process
+  std::atomic<double> rate_{kFirstRate};  // bytes/s at which flushes get on: mean_rate_, or less
+  std::atomic<Nanos> next_free_ns_{0};    // when the last write admitted is through
+  std::atomic<Nanos> stalled_ns_{0};      // see stalled_ns()
   Mutex mu_;
   bool waiting_ ABSL_GUARDED_BY(mu_) = false;        // memtables wait for a flush
   Nanos waiting_since_ns_ ABSL_GUARDED_BY(mu_) = 0;  // since when, or since the last window
   Nanos window_ns_ ABSL_GUARDED_BY(mu_) = 0;         // waiting time of this window before that
   uint64_t window_bytes_ ABSL_GUARDED_BY(mu_) = 0;   // bytes flushed in this window
+  // The most that lately were told at once: so many may have been flushed since.
+  uint64_t step_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  double mean_rate_ ABSL_GUARDED_BY(mu_) = kFirstRate;  // of the windows so far; a running mean
 };
 
 }  // namespace nova

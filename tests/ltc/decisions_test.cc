@@ -490,6 +490,46 @@ TEST(WriteControllerTest, AFlushThatGetsNowhereIsNoticedBeforeItsFirstStep) {
   EXPECT_NEAR(static_cast<double>(AdmittedInASecond(&c, 0.8, now)), 200e3, 20e3);
 }
 
+// Flushes got on at 1.5 GB/s, and from here on at 50 MB/s: a cloud's disk whose credits are spent. Writers as
+// fast as before would fill 500 MB in a third of a second.
+TEST(WriteControllerTest, AFlushThatBecomesSlowInAnInstantIsNoticedWithinATenthOfASecond) {
+  for (const Nanos phase : {0, 30, 60, 90}) {  // of the window in which it happens
+    WriteController c;
+    Nanos now = kSecond;
+    c.SetPressure({0.6, 0, 0}, now);
+    Flush(&c, 1'500'000'000 + phase * 1'500'000, 670 * kMicrosecond, &now);
+    ASSERT_GT(c.rate(), 1e9);
+    uint64_t admitted = 0, credit = 0;
+    for (const Nanos end = now + 500 * kMillisecond; now < end;) {
+      const Nanos step_ends = now + 20 * kMillisecond;
+      while (now < step_ends) {
+        const Nanos wait = c.Admit(1000, 4, now, &credit);
+        now += wait == 0 ? 500 : wait;
+        admitted += 1000;
+      }
+      c.OnFlushed(1'000'000, now);
+    }
+    EXPECT_LT(admitted, 300'000'000u) << phase;
+    EXPECT_LT(c.rate(), 100e6) << phase;
+  }
+}
+
+// A store that takes tables whole tells of each when it is there: in between nothing has become slow.
+TEST(WriteControllerTest, LargeStepsAreNoSignOfASlowDisk) {
+  WriteController c;
+  Nanos now = kSecond;
+  c.SetPressure({0.6, 0, 0}, now);
+  double least = 1e12;
+  for (int i = 0; i < 40; ++i) {
+    for (int looks = 0; looks < 8; ++looks) {
+      c.SetPressure({0.6, 0, 0}, now += 10 * kMillisecond);
+      if (i > 10) least = std::min(least, c.rate());
+    }
+    c.OnFlushed(16'000'000, now);
+  }
+  EXPECT_GT(least, 100e6) << "of 200 MB/s";
+}
+
 // Of many writers each waits for every one of its turns: the fewer turns the better, but no more gets in.
 TEST(WriteControllerTest, WhoWaitsPaysForItsNextWritesToo) {
   constexpr int kWriters = 128;

@@ -1,4 +1,5 @@
-// Which rounds are flushed, and which are merged in memory, as text in, text out: testdata/flush_policy.txt.
+// Which rounds are flushed, which are merged in memory, and how far a flush is, as text in, text out:
+// testdata/flush_policy.txt.
 #include "ltc/engine/flush_policy.h"
 
 #include <gtest/gtest.h>
@@ -93,10 +94,22 @@ std::string HistoryFromText(const std::vector<std::string>& lines) {
                          h.RoundsShareKeys() ? ", rounds share keys" : "");
 }
 
+// "left ENTRIES KEEPS done/stored ...": what is left at each of these.
+std::string LeftFromText(const std::vector<std::string>& words) {
+  std::string out;
+  for (size_t i = 3; i < words.size(); ++i) {
+    const std::vector<std::string> parts = absl::StrSplit(words[i], '/');
+    const FlushWork work{std::stoull(words[1]), std::stoull(parts[0]), std::stoull(parts[1])};
+    out += absl::StrFormat("%s%.2f", out.empty() ? "" : " ", PartLeft(work, std::stod(words[2])));
+  }
+  return out + "\n";
+}
+
 TEST(FlushPolicyTest, Decides) {
   RunFile("flush_policy.txt", [](const std::vector<std::string>& lines) {
     const std::vector<std::string> words = absl::StrSplit(lines[0], ' ', absl::SkipEmpty());
     if (words[0] == "merge") return MergeFromText(words);
+    if (words[0] == "left") return LeftFromText(words);
     if (words[0] == "history") return HistoryFromText(lines);
     return FlushFromText(lines);
   });

@@ -577,11 +577,12 @@ TEST(Level0WriterTest, AFlushIsAsFarAsItsTablesAreStored) {
   int passed = 0, steps = 0;
   FlushProgress progress;
   progress.on_passed = [&] { ++passed; };
-  progress.on_written = [&](uint64_t entries, uint64_t kept_bytes) {
+  progress.on_written = [&](const FlushedEntries& since) {
     ++steps;
-    written += entries;
+    written += since.entries;
     EXPECT_LE(written, store.stored.load());
-    EXPECT_GT(kept_bytes, entries * 1000);
+    EXPECT_EQ(since.stored, since.entries);
+    EXPECT_GT(since.stored_bytes, since.stored * 1000);
   };
   const Level0Run run{1, sorted.get(), round->number, &rules};
   const auto edit = WriteLevel0(parts.context, &parts.tables, run, &younger, progress);
