@@ -46,12 +46,14 @@ void WriteController::MeasureRate(Nanos now_ns) {
   const auto rate_of = [elapsed](uint64_t bytes) {
     return static_cast<double>(bytes) * 1e9 / static_cast<double>(elapsed);
   };
-  const double most = rate_of(window_bytes_ + step_bytes_);
-  if (elapsed >= kWindow) {
+  double rate = rate_.load(std::memory_order_relaxed);
+  if (const double most = rate_of(window_bytes_ + step_bytes_); most < rate / kFall) {
+    rate = most;
+  } else if (elapsed >= kWindow) {
     const double older = std::exp2(-static_cast<double>(elapsed) / static_cast<double>(kHalfLife));
-    mean_rate_ = older * mean_rate_ + (1 - older) * rate_of(window_bytes_);
+    rate = older * rate + (1 - older) * rate_of(window_bytes_);
   }
-  rate_.store(std::min(mean_rate_, most), std::memory_order_relaxed);
+  rate_.store(rate, std::memory_order_relaxed);
   if (elapsed < kWindow) return;
   window_bytes_ = 0;
   window_ns_ = 0;

@@ -46,7 +46,7 @@ class WriteController {
   // bytes/s: where there is room flushes are taken to get on so fast at least
   static constexpr double kMinRate = 1 << 20;
   // The flush rate is measured over as much waiting time. Half of it is enough to see that the rate has
-  // fallen.
+  // fallen to less than one part in kFall.
   static constexpr Nanos kWindow = 100 * kMillisecond;
   static constexpr Nanos kHalfLife = 200 * kMillisecond;  // of what was measured before, waiting time again
 
@@ -73,15 +73,16 @@ class WriteController {
  private:
   static constexpr double kFirstRate = 64 << 20;  // bytes/s, while nothing is known
 
-  // The rate of this window, once it is long enough, and the mean of all windows, of which those before have
-  // the less the longer this one was. The rate is the mean, or that of this window where it is less: when a
-  // disk becomes slow in an instant, writers would fill the memory within a few windows by the mean, and then
-  // stand for as long as that disk takes.
+  static constexpr double kFall = 8;  // no disk that does as before varies so much from window to window
+
+  // The rate of this window, once it is long enough. The longer it was the less the mean has of those before,
+  // and nothing where the rate has fallen by kFall: a disk has become slow in an instant. By the mean writers
+  // would fill the memory within a few windows, and then stand for as long as that disk takes.
   void MeasureRate(Nanos now_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   std::atomic<double> pressure_{0};       // the largest of the pressures set last
   std::atomic<double> scale_{1};          // factor on rate_, for Level0 and the memory of the process
-  std::atomic<double> rate_{kFirstRate};  // bytes/s at which flushes get on: mean_rate_, or less
+  std::atomic<double> rate_{kFirstRate};  // bytes/s at which flushes get on; a running mean
   std::atomic<Nanos> next_free_ns_{0};    // when the last write admitted is through
   std::atomic<Nanos> stalled_ns_{0};      // see stalled_ns()
   Mutex mu_;
@@ -91,7 +92,6 @@ class WriteController {
   uint64_t window_bytes_ ABSL_GUARDED_BY(mu_) = 0;   // bytes flushed in this window
   // The most that lately were told at once: so many may have been flushed since.
   uint64_t step_bytes_ ABSL_GUARDED_BY(mu_) = 0;
-  double mean_rate_ ABSL_GUARDED_BY(mu_) = kFirstRate;  // of the windows so far; a running mean
 };
 
 }  // namespace nova

