@@ -593,6 +593,50 @@ TEST(Level0WriterTest, AFlushIsAsFarAsItsTablesAreStored) {
   for (const VersionEdit::Add& add : edit->adds) parts.store->DropTable(add.table, {});
 }
 
+// Hot keys lie before all others, as ten thousand entries of which ten are stored. Past them a flush has all
+// of its work before it, and the memory of its rounds is far from coming back.
+TEST(FlusherTest, AFlushThatHasPassedOnlyWhatItLeavesOutHasStillAllToWrite) {
+  RangeOptions options = RangeParts::SmallRounds();
+  options.memtable_size_bytes = 8 << 20;
+  options.compaction.table_size_bytes = 64 << 10;
+  RangeParts parts(options);
+  class Watching : public WholeTables {
+   public:
+    explicit Watching(RangeParts* parts) : WholeTables(parts->store.get()), parts_(parts) {}
+    StatusOr<TableInfo> WriteTable(TableBuilder::Output output, const Placement& placement,
+                                   const Creator& creator) override {
+      to_write.push_back(parts_->pacer.bytes_to_write());
+      return WholeTables::WriteTable(std::move(output), placement, creator);
+    }
+    std::vector<double> to_write;  // as each table was stored
+
+   private:
+    RangeParts* const parts_;
+  } store(&parts);
+  parts.services.store = &store;
+  parts.services.one_disk = true;
+  for (const bool first : {true, false}) {  // the first one shows what flushes keep
+    for (int i = 0; i < 10'000; ++i) ASSERT_EQ(parts.Put(StrCat("a", i % 10), "1"), Outcome::kOk);
+    for (int i = 0; i < 1000; ++i) ASSERT_EQ(parts.Put(StrCat("k", i), std::string(1000, 'v')), Outcome::kOk);
+    ASSERT_TRUE(parts.rounds.SealActive());
+    parts.rounds.FlushHeld();
+    store.to_write.clear();
+    ASSERT_TRUE(parts.flusher.FlushOne());
+    const size_t tables = store.to_write.size();
+    ASSERT_GT(tables, 10u);
+    const double all = store.to_write.front();
+    EXPECT_GT(all, 0);
+    const auto left = [&](size_t of_tables) { return store.to_write[of_tables] / all; };
+    if (first) {
+      EXPECT_LT(left(1), 0.2) << "the test tests nothing";
+    } else {
+      EXPECT_GT(left(1), 0.8);
+      EXPECT_NEAR(left(tables / 2), 0.5, 0.15);
+      EXPECT_LT(left(tables - 1), 0.2);
+    }
+  }
+}
+
 // --- Scanner
 
 // The fetches of a scan of 1,000 records of 1 KB, four in a block, from below one of them down.
