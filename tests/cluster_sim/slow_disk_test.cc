@@ -115,6 +115,20 @@ TEST(SlowDiskTest, NorWhereRangesShareTheMemory) {
   });
 }
 
+// Disks whose credits are spent: from one moment to the next they are a hundredth of what they were.
+TEST(SlowDiskTest, NorWhereDisksBecomeSlowInAnInstant) {
+  for (uint64_t seed = 1; seed <= 2; ++seed) {
+    Simulate(seed, [seed] {
+      SlowDisks w(/*ranges=*/1);
+      w.SetSlow(false);
+      const uint64_t fast = w.Run(kSecond);
+      w.SetSlow(true);
+      EXPECT_LT(w.Run(15 * kSecond), fast) << "the test tests nothing";
+      EXPECT_LT(w.longest_ns(), kSecond) << seed;
+    });
+  }
+}
+
 TEST(SlowDiskTest, WhenDisksAreFastAgainWritersAre) {
   Simulate(1, [] {
     SlowDisks w(/*ranges=*/1);
