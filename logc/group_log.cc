@@ -370,7 +370,7 @@ void GroupLog::Look() {
 void GroupLog::MemberFailed(size_t member, ChangeCause cause) {
   if (IsOver()) return;
   closed_ = true;
-  lost_a_member_ = cause == ChangeCause::kDead;
+  may_go_on_in_group_ = cause == ChangeCause::kDead || cause == ChangeCause::kRefused;
   owner_->MemberFailed(group_, group_.members[member].stoc, cause);
 }
 

@@ -131,7 +131,8 @@ class LogClient::StocLog : public LogLane::Host, public std::enable_shared_from_
 
   // While a change of the group is under way its members are asked now and then, and once all of them
   // answer, logs that have lost one go on in the group itself: a change takes as long as the store is away,
-  // and a StoC that stood still for a moment is no reason to wait for that.
+  // or until there is another StoC, and one that stood still or had no memory for a moment is no reason to
+  // wait for that.
   void AskMembersLater(const LogGroup& group) {
     Xchg* const xchg = client_->xchgs.front();
     xchg->Submit([xchg, group, weak = weak_from_this()] {

@@ -114,7 +114,7 @@ void LogLane::StayIn(GroupId group) {
   if (spare_ != nullptr && spare_->closed()) FreeSpare();
   std::vector<RoundNumber> rounds;
   for (const auto& [round, log] : current_) {
-    if (log->lost_a_member()) rounds.push_back(round);
+    if (log->may_go_on_in_group()) rounds.push_back(round);
   }
   if (rounds.empty()) return;
   NOVA_LOG(INFO) << "range " << range_.value() << ": all members of log group " << group.value()

@@ -48,8 +48,8 @@ class LogLane : public GroupLog::Owner {
   // New logs are opened in `group`; every log where appends go gets a successor there, with what was not
   // acknowledged (group change, L4).
   void MoveTo(const LogGroup& group);
-  // All members of `group` answer, and its change is still under way: each of its logs that has lost a member
-  // gets a successor in the group itself, with what was not acknowledged.
+  // All members of `group` answer, and its change is still under way: each of its logs that has lost a
+  // member, or was refused by one, gets a successor in the group itself, with what was not acknowledged.
   void StayIn(GroupId group);
   // Gives back the log that was opened ahead.
   void FreeSpare();

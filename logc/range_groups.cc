@@ -53,7 +53,8 @@ bool RangeGroups::MayReplaceLiving(GroupId group) {
 
 bool RangeGroups::MayReplaceRefusing(GroupId group) {
   MutexLock lock(&mu_);
-  if (changing_ || current_.id != group) return true;
+  if (current_.id != group) return true;
+  if (changing_) return false;
   if (Now() >= refusals_end_ns_) {
     refusals_ = 0;
     refusals_end_ns_ = Now() + change_pause_ns_;

@@ -43,7 +43,9 @@ class RangeGroups {
   // Whether a member of `group` that answers pings may be replaced now. If so the pause begins.
   bool MayReplaceLiving(GroupId group);
   // The same for one that refused a log: at most kMostRefusals times in a pause. Where no StoC has memory
-  // for logs left, groups would else be listed faster than they leave the record (range record, N3).
+  // for logs left, groups would else be listed faster than they leave the record (range record, N3). While
+  // the group is being replaced it may not be: where there is no other StoC that takes long, and memory comes
+  // back.
   bool MayReplaceRefusing(GroupId group);
 
   // Records of `round` go to a log of `group`.

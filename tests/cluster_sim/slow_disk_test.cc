@@ -129,6 +129,18 @@ TEST(SlowDiskTest, NorWhereDisksBecomeSlowInAnInstant) {
   }
 }
 
+// The two StoCs have memory for 16 logs, and no other StoC is there: memory comes back with rounds that are
+// flushed, within a second.
+TEST(SlowDiskTest, NorWhereStocsLackMemoryForTheLogsOfAllRanges) {
+  for (uint64_t seed = 1; seed <= 2; ++seed) {
+    Simulate(seed, [seed] {
+      SlowDisks w(/*ranges=*/128);
+      w.Run(20 * kSecond);
+      EXPECT_LT(w.longest_ns(), 2 * kSecond) << seed;
+    });
+  }
+}
+
 TEST(SlowDiskTest, WhenDisksAreFastAgainWritersAre) {
   Simulate(1, [] {
     SlowDisks w(/*ranges=*/1);

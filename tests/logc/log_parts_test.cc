@@ -108,6 +108,8 @@ TEST(RangeGroupsTest, L5AMemberThatRefusesALogIsReplacedAFewTimesInAPause) {
       EXPECT_TRUE(groups.MayReplaceRefusing(GroupId(7))) << "that group was replaced";
       SleepFor(options.change_pause_ns);
     }
+    EXPECT_EQ(groups.Begin(GroupId(1)), RangeGroups::Change::kBegun);
+    EXPECT_FALSE(groups.MayReplaceRefusing(GroupId(1))) << "it is being replaced, which may take long";
   });
 }
 
