@@ -73,7 +73,8 @@ class WriteController {
  private:
   static constexpr double kFirstRate = 64 << 20;  // bytes/s, while nothing is known
 
-  static constexpr double kFall = 8;  // no disk that does as before varies so much from window to window
+  // A disk that is not slower may still give a window an eighth of the rate, while a compaction has it.
+  static constexpr double kFall = 16;
 
   // The rate of this window, once it is long enough. The longer it was the less the mean has of those before,
   // and nothing where the rate has fallen by kFall: a disk has become slow in an instant. By the mean writers
