@@ -45,7 +45,7 @@ struct WritePath::WriteContext {
 // A write that waits has copies of its own.
 struct WritePath::ParkedWrite {
   // now_ms: when the entries with a time to live were taken; 0: they have their expiry (K7).
-  ParkedWrite(const WriteOp& from, WriteDone d, int64_t now_ms = 0) : op(from), done(std::move(d)) {
+  explicit ParkedWrite(const WriteOp& from, int64_t now_ms = 0) : op(from) {
     size_t size = 0;
     for (const WriteEntry& e : from.entries) size += e.key.size() + e.value.size() + kExpiryBytes;
     bytes.reserve(size);
@@ -71,7 +71,29 @@ struct WritePath::ParkedWrite {
   std::string bytes;
   std::vector<WriteEntry> entries;
   WriteDone done;
+  std::shared_ptr<Swap> swap;  // as Attempt's
+  bool had_turn = false;       // it was the first of Lane::without_room once, and is the first again
 };
+
+struct WritePath::Attempt {
+  WriteOp op;
+  WriteDone done;
+  std::shared_ptr<Swap> swap = {};           // the write is its second half; null: it is of none
+  std::unique_ptr<ParkedWrite> parked = {};  // has what `op` views; null: the caller has
+};
+
+std::unique_ptr<WritePath::ParkedWrite> WritePath::Keep(Attempt attempt) {
+  std::unique_ptr<ParkedWrite> parked = std::move(attempt.parked);
+  if (parked == nullptr) parked = std::make_unique<ParkedWrite>(attempt.op);
+  parked->done = std::move(attempt.done);
+  parked->swap = std::move(attempt.swap);
+  return parked;
+}
+
+WritePath::Attempt WritePath::Again(std::unique_ptr<ParkedWrite> parked) {
+  ParkedWrite* const p = parked.get();
+  return {p->op, std::move(p->done), std::move(p->swap), std::move(parked)};
+}
 
 struct WritePath::Swap {
   std::shared_ptr<const void> range;  // kept
@@ -107,13 +129,12 @@ void WritePath::Write(Executor* on, const WriteOp& op, WriteDone done) {
   if (range_deletes > 0 && !HasRoomForTombstones(on, range_deletes)) return done(Outcome::kBusy);
   if (pacer_->Level0LacksSpace()) return done(Outcome::kNoSpace);
   const Nanos wait = pacer_->Admit(on, bytes);
+  Attempt attempt{op, std::move(done)};
   if (ttl) {
-    const ParkedWrite stamped(op, {}, points_->NowMs());
-    return wait > 0 ? Park(on, wait, stamped.op, std::move(done))
-                    : AdmittedWrite(on, stamped.op, std::move(done));
+    attempt.parked = std::make_unique<ParkedWrite>(op, points_->NowMs());
+    attempt.op = attempt.parked->op;
   }
-  if (wait > 0) return Park(on, wait, op, std::move(done));
-  AdmittedWrite(on, op, std::move(done));
+  wait > 0 ? Park(on, wait, std::move(attempt)) : AdmittedWrite(on, std::move(attempt));
 }
 
 // Atomicity (K6): a batch across ranges is refused.
@@ -142,17 +163,56 @@ bool WritePath::HasRoomForTombstones(Executor* on, uint64_t count) {
   return (list == nullptr ? 0 : list->size()) + count <= context_->options.max_range_tombstones;
 }
 
-void WritePath::Park(Executor* on, Nanos wait_ns, const WriteOp& op, WriteDone done,
-                     std::shared_ptr<Swap> swap) {
+void WritePath::EndOverdue(WriteDone* done) {
+  const Outcome why = pacer_->WhyWorkFails();
+  (*done)(why != Outcome::kOk ? why : Outcome::kBusy);
+}
+
+void WritePath::Park(Executor* on, Nanos wait_ns, Attempt attempt) {
   const Nanos when = Now() + wait_ns;
-  if (when >= op.deadline_ns) {
-    const Outcome why = pacer_->WhyWorkFails();
-    return done(why != Outcome::kOk ? why : Outcome::kBusy);
-  }
-  on->RunAt(when, [this, keep = context_->KeepAlive(), on, swap = std::move(swap),
-                   parked = std::make_unique<ParkedWrite>(op, std::move(done))] {
-    AdmittedWrite(on, parked->op, std::move(parked->done), swap);
+  if (when >= attempt.op.deadline_ns) return EndOverdue(&attempt.done);
+  on->RunAt(when, [this, keep = context_->KeepAlive(), on, parked = Keep(std::move(attempt))]() mutable {
+    AdmittedWrite(on, Again(std::move(parked)));
   });
+}
+
+void WritePath::WaitForRoom(Executor* on, Attempt attempt) {
+  if (Now() + kRoomPoll >= attempt.op.deadline_ns) return EndOverdue(&attempt.done);
+  Lane& lane = lanes_[on->index()];
+  std::unique_ptr<ParkedWrite> parked = Keep(std::move(attempt));
+  const bool in_front = parked->had_turn;
+  lane.without_room.insert(in_front ? lane.without_room.begin() : lane.without_room.end(), std::move(parked));
+  LookForRoomLater(on);
+}
+
+void WritePath::LookForRoomLater(Executor* on) {
+  Lane& lane = lanes_[on->index()];
+  if (lane.without_room.empty() || std::exchange(lane.will_look_for_room, true)) return;
+  pacer_->OnNoRoom(kRoomPoll * static_cast<Nanos>(lane.without_room.size()));
+  on->RunAt(Now() + kRoomPoll, [this, keep = context_->KeepAlive(), on] {
+    lanes_[on->index()].will_look_for_room = false;
+    LookForRoom(on);
+  });
+}
+
+// Answers may begin writes of this lane.
+void WritePath::LookForRoom(Executor* on) {
+  auto& waiting = lanes_[on->index()].without_room;
+  const Nanos next = Now() + kRoomPoll;
+  const auto overdue = std::stable_partition(waiting.begin(), waiting.end(),
+                                             [next](const auto& w) { return next < w->op.deadline_ns; });
+  const std::vector<std::unique_ptr<ParkedWrite>> ended(std::make_move_iterator(overdue),
+                                                        std::make_move_iterator(waiting.end()));
+  waiting.erase(overdue, waiting.end());
+  for (const auto& w : ended) EndOverdue(&w->done);
+  while (!waiting.empty()) {
+    std::unique_ptr<ParkedWrite> first = std::move(waiting.front());
+    waiting.pop_front();
+    first->had_turn = true;
+    AdmittedWrite(on, Again(std::move(first)));
+    if (!waiting.empty() && waiting.front()->had_turn) break;  // it has found none
+  }
+  LookForRoomLater(on);
 }
 
 WritePath::WriteContext::Prepared WritePath::WriteContext::Prepare(const WriteEntry& e, SequenceNumber seq) {
@@ -186,12 +246,13 @@ void WritePath::WriteContext::Abandon() {
   abandon(first);
 }
 
-WritePath::Place WritePath::TakePlace(Executor* on, const WriteOp& op, WriteDone* done,
-                                      const std::shared_ptr<Swap>& swap) {
-  const auto end = [done](Outcome why) {
-    (*done)(why);
+WritePath::Place WritePath::TakePlace(Executor* on, Attempt* attempt) {
+  const auto end = [attempt](Outcome why) {
+    attempt->done(why);
     return Place();
   };
+  const WriteOp& op = attempt->op;
+  Swap* const swap = attempt->swap.get();
   const uint64_t count = op.entries.size();
   const bool range_delete = std::any_of(op.entries.begin(), op.entries.end(), IsRangeDelete);
   for (;;) {
@@ -203,8 +264,7 @@ WritePath::Place WritePath::TakePlace(Executor* on, const WriteOp& op, WriteDone
         if (why == Outcome::kNoSpace) return end(why);
         // no other disk will take the flush
         if (context_->services->one_disk && !pacer_->LastingFlushFailure(0).ok()) return end(why);
-        pacer_->OnNoRoom(kMillisecond);
-        Park(on, kMillisecond, op, std::move(*done), swap);
+        WaitForRoom(on, std::move(*attempt));
         return {};
       }
       pacer_->UpdatePressure();
@@ -241,12 +301,12 @@ WritePath::Place WritePath::TakePlace(Executor* on, const WriteOp& op, WriteDone
       points_->sequences().Finish(seq, count);  // stable number (K4): it was never posted
       if (stripe != KeyLatches::kStripes) {
         Unpin(round);
-        WaitForLatch(on, stripe, op, std::move(*done));
+        WaitForLatch(on, stripe, std::move(*attempt));
         return {};
       }
       if (compared_too_early) {
         Unpin(round);
-        LockedSwap(swap);
+        LockedSwap(attempt->swap);
         return {};
       }
     }
@@ -255,14 +315,17 @@ WritePath::Place WritePath::TakePlace(Executor* on, const WriteOp& op, WriteDone
   }
 }
 
-void WritePath::AdmittedWrite(Executor* on, const WriteOp& op, WriteDone done, std::shared_ptr<Swap> swap) {
-  if (const Outcome why = log_->refusals().Why(); why != Outcome::kOk) return done(why);
-  const Place place = TakePlace(on, op, &done, swap);
+void WritePath::AdmittedWrite(Executor* on, Attempt attempt) {
+  if (const Outcome why = log_->refusals().Why(); why != Outcome::kOk) return attempt.done(why);
+  Lane& lane = lanes_[on->index()];
+  const bool has_turn = attempt.parked != nullptr && attempt.parked->had_turn;
+  if (!lane.without_room.empty() && !has_turn) return WaitForRoom(on, std::move(attempt));
+  const Place place = TakePlace(on, &attempt);
   if (place.round == nullptr) return;
   Round* const round = place.round;
   SequenceNumber seq = place.first;
+  const WriteOp& op = attempt.op;
   const uint64_t count = op.entries.size();
-  Lane& lane = lanes_[on->index()];
   if (lane.free_contexts.empty()) lane.free_contexts.push_back(std::make_unique<WriteContext>());
   WriteContext* context = lane.free_contexts.back().release();
   lane.free_contexts.pop_back();
@@ -272,7 +335,7 @@ void WritePath::AdmittedWrite(Executor* on, const WriteOp& op, WriteDone done, s
   context->round = round;
   context->sequence = seq;
   context->count = count;
-  context->done = std::move(done);
+  context->done = std::move(attempt.done);
   if (!op.sync && log_->sync_matters() && !round->unsynced.load(std::memory_order_relaxed))
     round->unsynced.store(true, std::memory_order_relaxed);
   const WriteEntry& first = op.entries[0];
@@ -363,12 +426,13 @@ size_t WritePath::HeldStripeOf(const WriteOp& op) const {
   return KeyLatches::kStripes;
 }
 
-void WritePath::WaitForLatch(Executor* on, size_t stripe, const WriteOp& op, WriteDone done) {
-  auto parked = std::make_shared<ParkedWrite>(op, std::move(done));
-  const auto again = [this, keep = context_->KeepAlive(), on, parked](KeyLatches::Turn turn) {
-    on->Submit([this, keep, on, parked, turn = std::move(turn)]() mutable {
+void WritePath::WaitForLatch(Executor* on, size_t stripe, Attempt attempt) {
+  const auto kept = std::make_shared<std::unique_ptr<ParkedWrite>>(Keep(std::move(attempt)));
+  const auto again = [this, keep = context_->KeepAlive(), on, kept](KeyLatches::Turn turn) {
+    on->Submit([this, keep, on, kept, turn = std::move(turn)]() mutable {
+      std::unique_ptr<ParkedWrite> parked = std::move(*kept);
       if (Now() >= parked->op.deadline_ns) return parked->done(Outcome::kBusy);
-      AdmittedWrite(on, parked->op, std::move(parked->done));
+      AdmittedWrite(on, Again(std::move(parked)));
       turn = nullptr;
     });
   };
@@ -413,9 +477,9 @@ void WritePath::CompareForSwap(const std::shared_ptr<Swap>& swap) {
     if (!as_expected) return EndSwap(swap.get(), Outcome::kConditionFailed);
     const WriteEntry entry{op.desired ? ValueType::kPut : ValueType::kDelete, op.key,
                            op.desired ? std::string_view(*op.desired) : ""};
-    AdmittedWrite(
-        swap->on, {{&entry, 1}, op.client_id, op.request_number, op.deadline_ns, op.sync},
-        [this, swap](Outcome written) { EndSwap(swap.get(), written); }, swap);
+    AdmittedWrite(swap->on, {{{&entry, 1}, op.client_id, op.request_number, op.deadline_ns, op.sync},
+                             [this, swap](Outcome written) { EndSwap(swap.get(), written); },
+                             swap});
   });
 }
 

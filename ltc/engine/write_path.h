@@ -25,6 +25,7 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -56,13 +57,18 @@ class WritePath {
 
  private:
   struct WriteContext;  // a write between its number and its answer
+  struct Attempt;       // a write that is admitted: it is not asked again whether it has to wait
   struct ParkedWrite;   // a write that waits, with copies of its entries
   struct Swap;          // a compare and swap under way
   enum Count { kWrites, kCounts };
-  // Contexts that a request thread uses again, so that a put allocates nothing.
   struct alignas(64) Lane {
+    // Used again, so that a put allocates nothing.
     std::vector<std::unique_ptr<WriteContext>> free_contexts;
+    // Writes for which no round has room, in the order in which they came.
+    std::deque<std::unique_ptr<ParkedWrite>> without_room;
+    bool will_look_for_room = false;  // for them, within kRoomPoll
   };
+  static constexpr Nanos kRoomPoll = kMillisecond;  // writes that wait for room look for it so often
   // A pinned round and the first of the write's numbers. No round: the write was answered, or waits.
   struct Place {
     Round* round = nullptr;    // pinned
@@ -73,17 +79,24 @@ class WritePath {
   bool IsValid(const WriteOp& op, uint64_t bytes, uint64_t range_deletes) const;
   // So many more range deletions (K7) fit into the list.
   bool HasRoomForTombstones(Executor* on, uint64_t count);
-  // Has the write go on with AdmittedWrite after `wait_ns`: it is admitted once, and not asked again whether
-  // it has to wait. If that is past its deadline it ends now: with the failure of background work if there is
-  // one, else kBusy.
-  void Park(Executor* on, Nanos wait_ns, const WriteOp& op, WriteDone done,
-            std::shared_ptr<Swap> swap = nullptr);
-  // The stages from the pin to the log, for a write that need not wait any more. `swap`: the write is its
-  // second half.
-  void AdmittedWrite(Executor* on, const WriteOp& op, WriteDone done, std::shared_ptr<Swap> swap = nullptr);
-  // Pins the active round and takes numbers in it (K3a, K6). Seals full rounds. Answers by *done, parks the
-  // write or has it wait for a latch where it cannot.
-  Place TakePlace(Executor* on, const WriteOp& op, WriteDone* done, const std::shared_ptr<Swap>& swap);
+  // The write with copies of its own, made unless it has some: however often it waits it is copied once.
+  static std::unique_ptr<ParkedWrite> Keep(Attempt attempt);
+  static Attempt Again(std::unique_ptr<ParkedWrite> parked);
+  // Has the write go on with AdmittedWrite after `wait_ns`, or ends it now if that is past its deadline.
+  void Park(Executor* on, Nanos wait_ns, Attempt attempt);
+  // Answers a write whose deadline comes while it waits: with the failure of background work if there is one,
+  // else kBusy.
+  void EndOverdue(WriteDone* done);
+  // The stages from the pin to the log. Behind writes of its lane that wait for room it waits too.
+  void AdmittedWrite(Executor* on, Attempt attempt);
+  // Pins the active round and takes numbers in it (K3a, K6). Seals full rounds. Where it cannot, it answers
+  // the write or has it wait: then *attempt is empty.
+  Place TakePlace(Executor* on, Attempt* attempt);
+  // The write goes on once there is a round with room for it, or ends at its deadline.
+  void WaitForRoom(Executor* on, Attempt attempt);
+  void LookForRoomLater(Executor* on);  // if any write of the lane waits for room
+  // Ends those whose deadline has come, and lets the others go on, in their order, until one finds no room.
+  void LookForRoom(Executor* on);
   // The log's answer: links the entries or abandons them, and answers the write. kNotOwner: the epoch
   // is over, and the record was perhaps posted and not delivered, so the number stays unfinished and the
   // round pinned (L6), the range is lost, and the outcome is kUnknown.
@@ -97,7 +110,7 @@ class WritePath {
   size_t HeldStripeOf(const WriteOp& op) const;
   // Tries the write again once the stripe is free. REQUIRES: the write holds nothing: neither pin nor number
   // nor stripe.
-  void WaitForLatch(Executor* on, size_t stripe, const WriteOp& op, WriteDone done);
+  void WaitForLatch(Executor* on, size_t stripe, Attempt attempt);
   // Goes on with a swap that holds its latch: waits until all earlier numbers are stable, then compares.
   void LockedSwap(const std::shared_ptr<Swap>& swap);
   // Reads the key and writes, or ends the swap.

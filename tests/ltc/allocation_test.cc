@@ -177,6 +177,36 @@ TEST_F(AllocationTest, APutAllocatesAlmostNothing) {
   }
 }
 
+// It has copies of its own, made once, and looks for room every millisecond.
+TEST_F(AllocationTest, APutThatWaitsForRoomIsCopiedOnce) {
+  constexpr Nanos kHangs = 200 * kMillisecond;
+  const auto posix = OpenPosixDisk(dir_.path());
+  ASSERT_TRUE(posix.ok());
+  FaultDisk disk(posix->get());
+  DbOptions options;
+  options.log = DbLog::kNone;
+  options.disk = &disk;
+  options.memtable_bytes = 16 << 20;
+  auto db = Db::Open("", options);
+  ASSERT_TRUE(db.ok()) << db.status();
+  db_ = *std::move(db);
+  disk.Add({.path = ".sst", .op = DiskOp::kCreate, .action = FaultAction::kDelay, .delay_ns = kHangs});
+  const std::string value(1 << 20, 'v');
+  Nanos longest = 0;
+  uint64_t most = 0;
+  for (int i = 0; i < 40; ++i) {
+    const uint64_t before = allocated_bytes;
+    const Nanos begin = Now();
+    ASSERT_TRUE(db_->Put(KeyOf(i), value).ok());
+    longest = std::max(longest, Now() - begin);
+    most = std::max(most, allocated_bytes - before);
+  }
+  EXPECT_GT(longest, 50 * kMillisecond) << "none waited for room: the test tests nothing";
+  EXPECT_LT(most, 20 * value.size());
+  disk.Clear();
+  db_ = nullptr;  // before its disk
+}
+
 // Nor does a scan take a page of a megabyte for the one entry that its caller looks at.
 TEST_F(AllocationTest, AScanThatItsCallerEndsTakesLittle) {
   Directory dir;

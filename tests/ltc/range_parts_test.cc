@@ -1087,6 +1087,45 @@ TEST(WritePathTest, K3aAWriteWhoseRoundSealsBeforeItHasANumberGoesToTheSuccessor
   EXPECT_EQ(parts.Get("a"), "2");
 }
 
+TEST(WritePathTest, WritesWithoutRoomGoOnInTheirOrderAndEndAtTheirDeadlines) {
+  RangeParts parts;
+  std::vector<std::pair<std::string, Outcome>> answers;
+  const auto begin = [&](const std::string& name, Nanos deadline_ns) {
+    const std::string value(8 << 10, 'v');
+    const WriteEntry entry{ValueType::kPut, name, value};
+    parts.writes.Write(&parts.executor, {{&entry, 1}, 0, 0, deadline_ns},
+                       [&answers, name](Outcome o) { answers.emplace_back(name, o); });
+  };
+  const auto run_for = [&](Nanos ns) {
+    const Nanos until = Now() + ns;
+    parts.executor.RunUntil([&] { return Now() >= until; });
+  };
+  size_t filled = 0;
+  for (; answers.size() == filled && filled < 100; ++filled) {
+    begin(StrCat("fill ", filled), Now() + 60 * kSecond);
+    const Nanos until = Now() + 300 * kMillisecond;
+    parts.executor.RunUntil([&] { return answers.size() > filled || Now() >= until; });
+  }
+  ASSERT_LT(filled, 100u) << "it never waits: the test tests nothing";
+  answers.clear();
+  begin("ends", Now() + 400 * kMillisecond);
+  for (const char* name : {"a", "b", "c"}) begin(name, Now() + 60 * kSecond);
+  run_for(500 * kMillisecond);  // no write is slowed down for so long
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_EQ(answers[0], std::make_pair(std::string("ends"), Outcome::kBusy));
+  parts.rounds.FlushHeld();
+  while (parts.flusher.FlushOne()) {
+  }
+  begin("late", Now() + 60 * kSecond);  // there is room, and others came before
+  parts.executor.RunUntil([&] { return answers.size() == 6; });
+  std::vector<std::string> order;
+  for (const auto& [name, outcome] : std::span(answers).subspan(1)) {
+    EXPECT_EQ(outcome, Outcome::kOk) << name;
+    order.push_back(name);
+  }
+  EXPECT_EQ(order, (std::vector<std::string>{StrCat("fill ", filled - 1), "a", "b", "c", "late"}));
+}
+
 TEST(WritePathTest, AFencedLogEndsTheRangeAndLeavesTheWriteUnknown) {
   RangeParts parts;
   parts.log_notes.answer = Outcome::kNotOwner;
