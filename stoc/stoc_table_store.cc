@@ -149,6 +149,7 @@ class StocTableStore : public TableStore {
 
   void FetchBlocks(Executor* on, const TableInfo& info, std::vector<BlockHandle> blocks, Nanos deadline_ns,
                    ReadDone done) override;
+  void FetchMetadata(Executor* on, const TableInfo& info, Nanos deadline_ns, ReadDone done) override;
   StatusOr<int> Repair(const TableInfo& info, const Creator& creator) override;
   Status MakeCopies(const TableInfo& info, std::span<const PartCopy> copies, const Creator& creator) override;
 
@@ -175,7 +176,7 @@ class StocTableStore : public TableStore {
   }
 
  private:
-  class BlockRead;
+  class CopiesRead;
   struct CopyToMake;
   using FilesByStoc = std::map<StocId, std::vector<StocFileId>>;
 
@@ -376,19 +377,26 @@ class StocTableStore : public TableStore {
   std::atomic<size_t> turn_{0};
 };
 
-// One block, from one copy after the other, on one xchg thread.
-class StocTableStore::BlockRead : public std::enable_shared_from_this<BlockRead> {
+// A stretch of a file, from one copy after the other, on one xchg thread.
+class StocTableStore::CopiesRead : public std::enable_shared_from_this<CopiesRead> {
  public:
-  BlockRead(StocTableStore* store, Xchg* xchg, std::vector<StocId> copies, const StocFileId& file,
-            uint64_t offset, std::vector<BlockHandle> blocks, Nanos deadline_ns, ReadDone done)
+  // What is read: blocks of a fragment that follow one another, or, without any, all of the file.
+  struct Stretch {
+    StocFileId file;
+    uint64_t offset = 0;  // in the file
+    uint64_t size = 0;
+    std::vector<BlockHandle> blocks = {};
+  };
+  using Check = absl::AnyInvocable<Status(const Stretch&, std::string_view bytes) const>;
+  CopiesRead(StocTableStore* store, Xchg* xchg, std::vector<StocId> copies, Stretch stretch, Check check,
+             Nanos deadline_ns, ReadDone done)
       : store_(store),
         xchg_(xchg),
         all_copies_(copies),
         copies_(std::move(copies)),
-        file_(file),
-        offset_(offset),
-        blocks_(std::move(blocks)),
-        deadline_ns_(deadline_ns),
+        stretch_(std::move(stretch)),
+        check_(std::move(check)),
+        deadline_ns_(std::min(deadline_ns, Now() + store->options_.read_deadline_ns)),
         done_(std::move(done)) {}
 
   void Round() {
@@ -401,24 +409,35 @@ class StocTableStore::BlockRead : public std::enable_shared_from_this<BlockRead>
  private:
   void Try() {
     if (next_ == order_.size()) return RoundOver();
-    const StocId stoc = order_[next_++];
-    store_->client_->ReadFile(xchg_, stoc, file_, offset_, size(),
+    read_.clear();
+    ReadOn(order_[next_++]);
+  }
+
+  // The next piece: a large table's metadata are more than one read may have.
+  void ReadOn(StocId stoc) {
+    const auto n = static_cast<uint32_t>(std::min<uint64_t>(kMaxReadBytes, stretch_.size - read_.size()));
+    store_->client_->ReadFile(xchg_, stoc, stretch_.file, stretch_.offset + read_.size(), n,
                               DeadlineOfTry(deadline_ns_, order_.size() > 1),
-                              [self = shared_from_this(), stoc](Outcome o, std::string_view bytes) {
-                                self->Answered(stoc, o, bytes);
+                              [self = shared_from_this(), stoc, n](Outcome o, std::string_view bytes) {
+                                self->Answered(stoc, n, o, bytes);
                               });
   }
 
-  void Answered(StocId stoc, Outcome outcome, std::string_view bytes) {
+  void Answered(StocId stoc, uint32_t asked, Outcome outcome, std::string_view bytes) {
+    const bool is_piece = asked < stretch_.size;
+    if (is_piece && outcome == Outcome::kOk) {
+      read_.append(bytes);
+      if (bytes.size() == asked && read_.size() < stretch_.size) return ReadOn(stoc);
+      bytes = read_;
+    }
     const Status s =
         outcome == Outcome::kOk
-            ? store_->CheckCopy(
-                  stoc, size(), bytes,
-                  [this](std::string_view raw) { return CheckRawBlocks(file_.owner, blocks_, raw); })
+            ? store_->CheckCopy(stoc, stretch_.size, bytes,
+                                [this](std::string_view raw) { return check_(stretch_, raw); })
             : ToStatus(outcome, StrCat("stoc ", stoc.value(), ": ", std::string(OutcomeName(outcome))));
     if (s.ok()) {
-      store_->CountGood(file_, failures_);
-      return done_(std::string(bytes));
+      store_->CountGood(stretch_.file, failures_);
+      return done_(is_piece ? std::move(read_) : std::string(bytes));
     }
     failures_.Add(s);
     if (IsFinal(s)) std::erase(copies_, stoc);
@@ -430,19 +449,16 @@ class StocTableStore::BlockRead : public std::enable_shared_from_this<BlockRead>
     done_(s);
   }
 
-  uint32_t size() const {
-    return static_cast<uint32_t>(blocks_.back().offset + blocks_.back().size - blocks_.front().offset);
-  }
-
   void RoundOver() {
-    if (blocks_.size() > 1) {  // the first may be good where another one is not
-      blocks_.resize(1);
+    if (stretch_.blocks.size() > 1) {  // the first may be good where another one is not
+      stretch_.blocks.resize(1);
+      stretch_.size = stretch_.blocks[0].size;
       copies_ = all_copies_;
       failures_ = {};
       return Round();
     }
     const Nanos again = Now() + kPauseBetweenRounds;
-    if (!failures_.any_retryable() || again >= deadline_ns_) return End(failures_.ToStatus(file_));
+    if (!failures_.any_retryable() || again >= deadline_ns_) return End(failures_.ToStatus(stretch_.file));
     xchg_->RunAt(again, [self = shared_from_this()] { self->Round(); });
   }
 
@@ -450,13 +466,13 @@ class StocTableStore::BlockRead : public std::enable_shared_from_this<BlockRead>
   Xchg* const xchg_;
   const std::vector<StocId> all_copies_;
   std::vector<StocId> copies_;  // that may still answer
-  const StocFileId file_;
-  const uint64_t offset_;            // in the file
-  std::vector<BlockHandle> blocks_;  // in the table, one after another
+  Stretch stretch_;
+  const Check check_;
   const Nanos deadline_ns_;
   ReadDone done_;
   std::vector<StocId> order_;
   size_t next_ = 0;
+  std::string read_;  // of the copy that is read, where that takes several reads
   Failures failures_;
 };
 
@@ -474,9 +490,24 @@ void StocTableStore::FetchBlocks(Executor* on, const TableInfo& info, std::vecto
   };
   blocks.erase(std::find_if(blocks.begin(), blocks.end(), is_apart), blocks.end());
   const Fragment& fragment = info.fragments[static_cast<size_t>(part)];
-  const Nanos deadline = std::min(deadline_ns, Now() + options_.read_deadline_ns);
-  std::make_shared<BlockRead>(this, xchg, fragment.stocs, StocFileId{info.uuid, static_cast<uint32_t>(part)},
-                              handle.offset - fragment.offset, std::move(blocks), deadline, std::move(done))
+  CopiesRead::Stretch stretch{{info.uuid, static_cast<uint32_t>(part)}, handle.offset - fragment.offset};
+  stretch.size = blocks.back().offset + blocks.back().size - handle.offset;
+  stretch.blocks = std::move(blocks);
+  const auto check = [](const CopiesRead::Stretch& s, std::string_view raw) {
+    return CheckRawBlocks(s.file.owner, s.blocks, raw);
+  };
+  std::make_shared<CopiesRead>(this, xchg, fragment.stocs, std::move(stretch), check, deadline_ns,
+                               std::move(done))
+      ->Round();
+}
+
+void StocTableStore::FetchMetadata(Executor* on, const TableInfo& info, Nanos deadline_ns, ReadDone done) {
+  const auto check = [info](const CopiesRead::Stretch&, std::string_view raw) {
+    return CheckRawMetadata(info, raw).status();
+  };
+  const CopiesRead::Stretch all{{info.uuid, kMetadataPart}, 0, info.metadata_size};
+  std::make_shared<CopiesRead>(this, xchg_of_(on), info.metadata_stocs, all, check, deadline_ns,
+                               std::move(done))
       ->Round();
 }
 

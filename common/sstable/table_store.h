@@ -5,8 +5,8 @@
 // Disk (ltc/embedded/local_storage.h). Bytes that a read returns have been verified: the checksums of blocks
 // and metadata hold.
 //
-// Thread safety: all. FetchBlocks is called on the executor `on`, and `done` runs there; the others wait, so
-//   they belong on compaction, flush and control threads.
+// Thread safety: all. FetchBlocks and FetchMetadata are called on the executor `on`, and `done` runs there; the
+//   others wait, so they belong on compaction, flush and control threads.
 // Ownership: the store outlives everything it has begun. Arguments are the caller's during a call.
 // Errors: Unavailable: no copy answers that may be good. DataLoss: every copy is damaged, short or gone.
 //   ResourceExhausted: full. FailedPrecondition: fenced (revocation, F1). The text names the table and the
@@ -63,6 +63,8 @@ class TableStore {
   // wait, but where local files answer at once. Calls `done` once, with whole blocks.
   virtual void FetchBlocks(Executor* on, const TableInfo& info, std::vector<BlockHandle> blocks,
                            Nanos deadline_ns, ReadDone done) = 0;
+  // ReadMetadata, as FetchBlocks does it.
+  virtual void FetchMetadata(Executor* on, const TableInfo& info, Nanos deadline_ns, ReadDone done) = 0;
   // Heals a damaged copy (S3): reads every copy of every part that answers, and writes those anew on their
   // StoCs that are damaged or gone. Returns the number written. DataLoss: some block has no good copy; the
   // rest is healed.

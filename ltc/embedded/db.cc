@@ -54,7 +54,7 @@ struct Db::Rep final : RangeHost {
   void Fenced(RangeId /*range*/, const Status& why) override {
     NOVA_LOG(ERROR) << "the database can no longer be written: " << why;
   }
-  void RunBlocking(std::function<void()> fn) override { fn(); }  // the caller waits anyway
+  void RunReader(std::function<void()> fn) override { fn(); }  // the caller waits anyway
 
   Status Init(const std::string& directory);
   Status DeleteOrphans();
@@ -146,6 +146,7 @@ Status Db::Rep::Init(const std::string& directory) {
                                                          .open_threads = 0,
                                                          .release_threads = 0,
                                                          .change_threads = 0,
+                                                         .audit_threads = 0,
                                                          .control_threads = 1},
                                        [this](RangeId) { return range; });
 

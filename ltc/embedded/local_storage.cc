@@ -123,6 +123,9 @@ class LocalTableStore : public TableStore {
     if (!bytes.ok() && blocks.size() > 1) bytes = ReadBlocks(info, {blocks.data(), 1});
     done(std::move(bytes));
   }
+  void FetchMetadata(Executor*, const TableInfo& info, Nanos, ReadDone done) override {
+    done(ReadMetadata(info));
+  }
   StatusOr<int> Repair(const TableInfo&, const Creator&) override { return 0; }  // there is one copy
   Status MakeCopies(const TableInfo&, std::span<const PartCopy>, const Creator&) override {
     return absl::UnimplementedError("tables of an embedded database have one copy");

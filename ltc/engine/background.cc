@@ -116,6 +116,7 @@ BackgroundWork::BackgroundWork(const BackgroundOptions& options, Find find)
   start("open", options.open_threads, [this] { RunQueue(&open_queue_); });
   start("release", options.release_threads, [this] { RunQueue(&release_queue_); });
   start("change", options.change_threads, [this] { RunQueue(&change_queue_); });
+  start("audit", options.audit_threads, [this] { RunQueue(&audit_queue_); });
   start("control", options.control_threads, [this] { RunQueue(&control_queue_); });
 }
 
@@ -125,7 +126,8 @@ void BackgroundWork::Stop() {
   flush_.Stop();
   compaction_.Stop();
   rebuild_.Stop();
-  for (auto* queue : {&reader_queue_, &open_queue_, &release_queue_, &change_queue_, &control_queue_}) {
+  for (auto* queue :
+       {&reader_queue_, &open_queue_, &release_queue_, &change_queue_, &audit_queue_, &control_queue_}) {
     queue->Close();
   }
   threads_.clear();  // joins
@@ -158,6 +160,7 @@ bool BackgroundWork::RunReader(std::function<void()> fn) { return Push(&reader_q
 bool BackgroundWork::RunOpen(std::function<void()> fn) { return Push(&open_queue_, std::move(fn)); }
 bool BackgroundWork::RunRelease(std::function<void()> fn) { return Push(&release_queue_, std::move(fn)); }
 bool BackgroundWork::RunChange(std::function<void()> fn) { return Push(&change_queue_, std::move(fn)); }
+bool BackgroundWork::RunAudit(std::function<void()> fn) { return Push(&audit_queue_, std::move(fn)); }
 bool BackgroundWork::RunControl(std::function<void()> fn) { return Push(&control_queue_, std::move(fn)); }
 
 }  // namespace nova

@@ -36,13 +36,14 @@ struct BackgroundOptions {
   // As many at most where there are several disks (CompactionLimit); fewer than compaction_threads: as those.
   int most_compaction_threads = 0;
   int rebuild_threads = 4;  // make copies that tables lack (rebuild, S5): each waits for two StoCs
-  int reader_threads = 2;   // load the metadata of tables that requests found unloaded
+  int reader_threads = 2;   // open the readers of tables that requests found unloaded
   // Each kind of these has its own threads, for a StoC that hangs must not hold up the others.
   int open_threads = 16;    // each opening may wait for a silent StoC
   int release_threads = 4;  // release ranges and give back lost ones
   // Replace log groups (group change, L4). A StoC is in the groups of most ranges, and when it dies puts wait
   // for all of these changes, each of which waits for pings and for the store.
   int change_threads = 8;
+  int audit_threads = 1;    // ask StoCs for all of their files: one that hangs is waited for once a range
   int control_threads = 4;  // all other work that waits: housekeeping, repair, checkpoints
 };
 
@@ -63,10 +64,11 @@ class BackgroundWork {
   void FlushFirst(RangeId range);
   // Runs a closure on a thread of that kind. False: it is dropped, for 65,536 of the kind wait, or after
   // Stop. Whoever queues again and again sees to it that its last closure has ended.
-  bool RunReader(std::function<void()> fn);  // loads the metadata of a table
+  bool RunReader(std::function<void()> fn);  // opens the reader of a table; does not wait
   bool RunOpen(std::function<void()> fn);
   bool RunRelease(std::function<void()> fn);
   bool RunChange(std::function<void()> fn);
+  bool RunAudit(std::function<void()> fn);
   bool RunControl(std::function<void()> fn);
   // Work under way ends, queued work is dropped; waits; idempotent.
   void Stop();
@@ -112,6 +114,7 @@ class BackgroundWork {
   BoundedQueue<std::function<void()>> open_queue_{kQueue};
   BoundedQueue<std::function<void()>> release_queue_{kQueue};
   BoundedQueue<std::function<void()>> change_queue_{kQueue};
+  BoundedQueue<std::function<void()>> audit_queue_{kQueue};
   BoundedQueue<std::function<void()>> control_queue_{kQueue};
   LogThrottle dropped_;  // lines about closures that were dropped
   std::vector<std::unique_ptr<Thread>> threads_;

@@ -401,7 +401,7 @@ bool RangeIterator::Fetch(Executor* on, Nanos deadline_ns, std::function<void()>
                            answer(OkStatus());
                          });
   }
-  for (TableRef& table : to_load) tables_->LoadReader(on, std::move(table), answer);
+  for (TableRef& table : to_load) tables_->LoadReader(on, std::move(table), deadline_ns, answer);
   return is_last(OkStatus());
 }
 

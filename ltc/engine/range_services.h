@@ -48,7 +48,8 @@ class RangeHost {
   virtual void WorkDue(RangeId range) = 0;
   // The epoch is fenced: the range serves nothing more, and is to be let go. Called once.
   virtual void Fenced(RangeId range, const Status& why) = 0;
-  virtual void RunBlocking(std::function<void()> fn) = 0;  // on a thread that may wait, or here, at once
+  // On a thread that opens the readers of tables, or here, at once.
+  virtual void RunReader(std::function<void()> fn) = 0;
 };
 
 // What a range is given to work with; one for each range, for the host of ranges in a cluster is one too.

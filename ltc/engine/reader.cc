@@ -263,7 +263,7 @@ void Reader::Fetch(TableAnswer missing, std::unique_ptr<GetState> get) {
   TablePosition* const position = &state->position;
   if (missing == TableAnswer::kNeedsReader) {
     const Run& run = position->RunIn(state->view->version->runs());
-    tables_->LoadReader(state->on, run.tables[run.FirstNotBefore(state->key)],
+    tables_->LoadReader(state->on, run.tables[run.FirstNotBefore(state->key)], state->deadline_ns,
                         [this, get = std::move(get)](Status s) mutable {
                           if (!s.ok()) return get->done(context_->OutcomeOfRead(s), Why(s));
                           Continue(std::move(get));

@@ -1,6 +1,7 @@
 #include "ltc/engine/table_access.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "common/base/disk.h"
@@ -31,17 +32,83 @@ void TableAccess::FetchBlocks(Executor* on, const TableReader& table, std::vecto
       });
 }
 
+// The waiters are looked at with the mutex of TableAccess; what else there is belongs to who goes on with it.
+struct TableAccess::Load {
+  struct Waiter {
+    Executor* on = nullptr;
+    TableRef table;  // the load's, or one that it is the successor of
+    Nanos deadline_ns = kNever;
+    absl::AnyInvocable<void(Status)> done;
+  };
+  const TableRef table;
+  Nanos deadline_ns = kNever;  // of the try under way
+  std::vector<Waiter> waiters = {};
+};
+
+void TableAccess::LoadReader(Executor* on, TableRef table, Nanos deadline_ns,
+                             absl::AnyInvocable<void(Status)> done) {
+  TableRef latest = table;
+  while (TableRef next = latest->successor()) latest = std::move(next);  // the copies are where that says
+  std::shared_ptr<Load> load;
+  {
+    MutexLock lock(&mu_);
+    std::weak_ptr<Load>& known = loads_[latest.get()];
+    load = known.lock();
+    const bool under_way = load != nullptr;
+    if (!under_way) known = load = std::make_shared<Load>(latest);
+    load->waiters.push_back({on, std::move(table), deadline_ns, std::move(done)});
+    if (under_way) return;
+  }
+  if (auto reader = latest->reader()) return EndLoad(load, std::move(reader));
+  StartLoad(on, std::move(load), deadline_ns);
+}
+
 // Of a range that is lost nobody waits for it: a node that ends, and whose StoCs are away, need not try one
-// after another.
-void TableAccess::LoadReader(Executor* on, TableRef table, absl::AnyInvocable<void(Status)> done) {
-  auto shared_done = std::make_shared<absl::AnyInvocable<void(Status)>>(std::move(done));
-  context_->services->host->RunBlocking(
-      [this, keep = context_->KeepAlive(), on, table = std::move(table), shared_done] {
-        const bool lost = context_->state.Is(ServingState::kLost);
-        const Status s = lost ? absl::FailedPreconditionError("the range was lost")
-                              : LoadReaderBlocking(table.get()).status();
-        on->Submit([shared_done, s] { (*shared_done)(s); });
-      });
+// after another. To open a reader takes as long as its index is long, so it is not done on a request thread.
+void TableAccess::StartLoad(Executor* on, std::shared_ptr<Load> load, Nanos deadline_ns) {
+  load->deadline_ns = deadline_ns;
+  if (context_->state.Is(ServingState::kLost))
+    return EndLoad(load, absl::FailedPreconditionError("the range was lost"));
+  const TableInfo& info = load->table->info();
+  auto done = [this, keep = context_->KeepAlive(), load](StatusOr<std::string> metadata) {
+    if (!metadata.ok()) return EndLoad(load, metadata.status());
+    context_->services->host->RunReader([this, keep, load, metadata = *std::move(metadata)] {
+      EndLoad(load, OpenReader(load->table->info(), metadata, /*cold=*/true));
+    });
+  };
+  context_->services->store->FetchMetadata(on, info, deadline_ns, std::move(done));
+}
+
+void TableAccess::EndLoad(const std::shared_ptr<Load>& load,
+                          StatusOr<std::shared_ptr<const TableReader>> reader) {
+  constexpr Nanos kPause = 10 * kMillisecond, kWorthATry = 5 * kPause;
+  const Nanos now = Now();
+  const bool out_of_time = absl::IsUnavailable(reader.status()) && load->deadline_ns <= now + kWorthATry;
+  if (reader.ok()) load->table->SetReader(*reader);
+  std::vector<Load::Waiter> ended;
+  Executor* on = nullptr;  // of the first that waits on
+  Nanos deadline_ns = 0;   // its own
+  {
+    MutexLock lock(&mu_);
+    for (Load::Waiter& w : std::exchange(load->waiters, {})) {
+      const bool waits_on = out_of_time && w.deadline_ns > now + kWorthATry;
+      (waits_on ? load->waiters : ended).push_back(std::move(w));
+    }
+    if (load->waiters.empty()) {
+      loads_.erase(load->table.get());
+    } else {
+      on = load->waiters.front().on;
+      deadline_ns = load->waiters.front().deadline_ns;
+    }
+  }
+  for (Load::Waiter& w : ended) {
+    if (reader.ok()) w.table->SetReader(*reader);
+    w.on->Submit([done = std::move(w.done), s = reader.status()]() mutable { done(s); });
+  }
+  if (on == nullptr) return;
+  on->Submit([this, keep = context_->KeepAlive(), load, on, deadline_ns] {
+    on->RunAt(Now() + kPause, [this, keep, load, on, deadline_ns] { StartLoad(on, load, deadline_ns); });
+  });
 }
 
 StatusOr<std::shared_ptr<const TableReader>> TableAccess::LoadReaderBlocking(TableHandle* table) {

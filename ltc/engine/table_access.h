@@ -1,16 +1,19 @@
 // TableAccess: opens, reads and stores the tables of a range, through the table store and the block cache.
 //
-// Thread safety: all methods from any thread. FetchBlock and LoadReader call `done` on `on` and do not wait;
-//   the others wait for the tables' store, on threads that may.
+// Thread safety: all methods from any thread. FetchBlocks and LoadReader are called on `on`, call `done` there
+//   and do not wait; the others wait for the tables' store, on threads that may.
 // Ownership: readers count as memory of the cache for as long as they live.
 // Errors: the table store's.
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "absl/functional/any_invocable.h"
+#include "common/base/mutex.h"
 #include "ltc/engine/disk_turns.h"
 #include "ltc/engine/range_context.h"
 #include "ltc/engine/range_view.h"
@@ -29,8 +32,9 @@ class TableAccess {
   void KeepBlock(const TableReader& table, const BlockHandle& handle, BlockRef block) {
     context_->services->cache->Insert(table.info().uuid, handle.offset, std::move(block));
   }
-  // Has the reader of a table loaded on a thread that may wait. FailedPrecondition: the range was lost.
-  void LoadReader(Executor* on, TableRef table, absl::AnyInvocable<void(Status)> done);
+  // Has the reader of a table loaded: once for all who ask for it meanwhile, and each waits until its own
+  // deadline, about. FailedPrecondition: the range was lost.
+  void LoadReader(Executor* on, TableRef table, Nanos deadline_ns, absl::AnyInvocable<void(Status)> done);
   // Waits; at once if it is loaded.
   StatusOr<std::shared_ptr<const TableReader>> LoadReaderBlocking(TableHandle* table);
   // Chooses StoCs for a finished table, writes it, and opens it; *reader is its reader. After an error the
@@ -49,6 +53,11 @@ class TableAccess {
   void Warm(std::shared_ptr<const RangeView> view, const std::function<bool()>& stop);
 
  private:
+  struct Load;  // a table whose reader is being loaded, and who waits for it
+  // Tries to, on a waiter's executor.
+  void StartLoad(Executor* on, std::shared_ptr<Load> load, Nanos deadline_ns);
+  // Tells the waiters. Where this try had too little time, those that have more wait for another one.
+  void EndLoad(const std::shared_ptr<Load>& load, StatusOr<std::shared_ptr<const TableReader>> reader);
   // `cold`: see TableReader::Open. Counts index and filter in the cache for as long as the reader lives.
   StatusOr<std::shared_ptr<const TableReader>> OpenReader(const TableInfo& info, std::string_view metadata,
                                                           bool cold);
@@ -58,6 +67,10 @@ class TableAccess {
 
   const RangeContext* const context_;
   DiskTurns* const turns_;
+  Mutex mu_;
+  // By the table whose metadata is read. What goes on with a load owns it, so that one whose work is dropped
+  // goes with who waits for it.
+  std::map<const TableHandle*, std::weak_ptr<Load>> loads_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace nova

@@ -69,7 +69,7 @@ struct HostServices {
   std::function<void(std::function<void()>)> run_control;
   // Runs it on a thread that only replaces log groups, and may wait.
   std::function<void(std::function<void()>)> run_change;
-  // Runs it on a thread that loads the metadata of tables, and may wait.
+  // Runs it on a thread that opens the readers of tables.
   std::function<void(std::function<void()>)> run_reader;
   // There may be something to flush or to compact; may be called under locks of the range.
   std::function<void(RangeId)> work_due;

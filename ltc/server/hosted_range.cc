@@ -486,8 +486,10 @@ void HostedRange::CollectOrphans(uint64_t grace_ms) {
   // What only an edit in doubt names is no orphan yet, and an idle range would keep it for ever.
   if (const Status s = range_->versions().SettleDoubt(); !s.ok())
     NOVA_LOG(INFO) << "range " << id_.value() << ": edits stay in doubt: " << s;
+  const NamedFiles tables = range_->versions().ReferencedFiles();
   for (const NodeInfo& n : services_->stocs->live()) {
-    Status s = CollectOrphansOf(n.stoc_id, grace_ms);
+    if (!range_->active()) return;
+    Status s = CollectOrphansOf(n.stoc_id, tables, grace_ms);
     if (s.ok()) s = DropUnreadableOf(n);
     if (!s.ok())
       NOVA_LOG(INFO) << "range " << id_.value() << ": orphans on " << n.name
@@ -496,10 +498,10 @@ void HostedRange::CollectOrphans(uint64_t grace_ms) {
 }
 
 // A page at a time. What had ended before the page was asked for is referenced when it is here, or never will
-// be: the order of the three steps is what makes it right.
-Status HostedRange::CollectOrphansOf(StocId stoc, uint64_t grace_ms) {
-  Inventory expected;
-  expected.tables = range_->versions().ReferencedFiles();
+// be: the order of the three steps is what makes it right. Which files are referenced then is asked only
+// where there are some that were not before: it takes as long as the range has files.
+Status HostedRange::CollectOrphansOf(StocId stoc, const NamedFiles& tables, uint64_t grace_ms) {
+  Inventory expected{tables};
   expected.manifest = range_->versions().manifest_group(&expected.manifest_bytes);
   Listed listed;
   for (StocFileId after;;) {
@@ -507,7 +509,6 @@ Status HostedRange::CollectOrphansOf(StocId stoc, uint64_t grace_ms) {
     const Nanos deadline = Now() + options_.request_deadline_ns;
     NOVA_ASSIGN_OR_RETURN(const auto page,
                           services_->stocs->ListFiles(stoc, id_, Epoch(epoch_.value() + 1), after, deadline));
-    const NamedFiles referenced = range_->versions().ReferencedFiles();
     std::vector<StocFileId> orphans;
     for (const FileSummary& f : page) {
       // On an older copy of a disk, which has the same StoC id (range record, N3): as good as gone.
@@ -519,8 +520,11 @@ Status HostedRange::CollectOrphansOf(StocId stoc, uint64_t grace_ms) {
       }
       const bool ours = f.creator.epoch == epoch_ && !options_.off.n4_jobs;
       const bool ended = ours ? f.creator.job > 0 && f.creator.job < ended_below : f.age_ms >= grace_ms;
-      if (ended && (options_.off.n4_references || !referenced.NamedOn(stoc, f.file)))
-        orphans.push_back(f.file);
+      if (ended && (options_.off.n4_references || !tables.NamedOn(stoc, f.file))) orphans.push_back(f.file);
+    }
+    if (!orphans.empty() && !options_.off.n4_references) {
+      const NamedFiles referenced = range_->versions().ReferencedFiles();
+      std::erase_if(orphans, [&](const StocFileId& file) { return referenced.NamedOn(stoc, file); });
     }
     if (!orphans.empty()) {
       NOVA_LOG(INFO) << "range " << id_.value() << ": drops " << orphans.size() << " orphans on "
@@ -549,7 +553,7 @@ Status HostedRange::DropUnreadableOf(const NodeInfo& stoc) {
   for (const StocFileId& file : listed) {
     if (std::find(logs.begin(), logs.end(), file.owner) != logs.end()) bad_logs.damaged.insert(file);
   }
-  TellMissing(stoc.stoc_id, {}, bad_logs);
+  TellMissing(stoc.stoc_id, {.tables = {}}, bad_logs);
   std::erase_if(needless, [&](const StocFileId& file) {
     return tables.NamedOn(stoc.stoc_id, file) || manifests.contains(file.owner) ||
            bad_logs.damaged.contains(file);
@@ -559,11 +563,16 @@ Status HostedRange::DropUnreadableOf(const NodeInfo& stoc) {
 }
 
 void HostedRange::TellMissing(StocId stoc, const Inventory& expected, const Listed& listed) {
-  const NamedFiles still = range_->versions().ReferencedFiles();
-  std::set<Uuid> tables;
+  std::vector<StocFileId> missing;
   for (const auto& [file, stocs] : expected.tables.files()) {
-    if (stocs.contains(stoc) && !listed.whole.contains(file) && still.NamedOn(stoc, file))
-      tables.insert(file.owner);
+    if (stocs.contains(stoc) && !listed.whole.contains(file)) missing.push_back(file);
+  }
+  std::set<Uuid> tables;
+  if (!missing.empty()) {
+    const NamedFiles still = range_->versions().ReferencedFiles();
+    for (const StocFileId& file : missing) {
+      if (still.NamedOn(stoc, file)) tables.insert(file.owner);
+    }
   }
   if (!tables.empty()) {
     NOVA_LOG(WARNING) << "range " << id_.value() << ": " << NameOf(stoc) << " lacks parts of "

@@ -129,14 +129,14 @@ class HostedRange : public std::enable_shared_from_this<HostedRange> {
                                                   Nanos deadline_ns);
   // For people: the id, and the name if it is known.
   std::string NameOf(StocId stoc) const;
-  // CollectOrphans on one StoC, page by page.
-  Status CollectOrphansOf(StocId stoc, uint64_t grace_ms);
+  // CollectOrphans on one StoC, page by page. `tables`: the files that were referenced before.
+  Status CollectOrphansOf(StocId stoc, const NamedFiles& tables, uint64_t grace_ms);
   // Tells the StoC which of its unreadable files the range does not need. Called by CollectOrphans.
   Status DropUnreadableOf(const NodeInfo& stoc);
   // What a StoC is to have.
   struct Inventory {
-    NamedFiles tables;            // of the version, of checkpoints, of readers
-    ManifestGroup manifest;       // the file in use
+    const NamedFiles& tables;     // of the version, of checkpoints, of readers
+    ManifestGroup manifest = {};  // the file in use
     uint64_t manifest_bytes = 0;  // at least, of each copy of it
   };
   // What it says it has.

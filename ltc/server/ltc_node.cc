@@ -412,7 +412,7 @@ void LtcNode::Housekeeping() {
       if (log_due)
         QueueOnce(h, HostedRange::Chore::kMaintain, &BackgroundWork::RunControl, [h] { h->Maintain(); });
       if (orphans_due)
-        QueueOnce(h, HostedRange::Chore::kCollectOrphans, &BackgroundWork::RunControl,
+        QueueOnce(h, HostedRange::Chore::kCollectOrphans, &BackgroundWork::RunAudit,
                   [this, h] { h->CollectOrphans(options_.orphan_grace_ms); });
     }
     if (log_due) {

@@ -68,7 +68,7 @@ class StocBackend : public ManifestStorage, public RangeHost, public JobRunner {
                                     const std::function<bool()>& cancelled) override;
   void WorkDue(RangeId range) override { services_->work_due(range); }
   void Fenced(RangeId range, const Status& why) override { services_->fenced(range, creator_.epoch, why); }
-  void RunBlocking(std::function<void()> fn) override { services_->run_reader(std::move(fn)); }
+  void RunReader(std::function<void()> fn) override { services_->run_reader(std::move(fn)); }
 
   RangeServices range_services;  // those of the LTC, with this host
   RecordKeeper keeper;

@@ -165,6 +165,35 @@ TEST(StocOutageTest, BothCopiesGoneCostWhatTheyHeldAndNothingElse) {
   }
 }
 
+// An owner that has just opened the range has loaded none of its tables: who reads one of the others does not
+// wait behind those that cannot be had, whether their StoCs are gone or stand still.
+TEST(StocOutageTest, NorMoreWhereTheOwnerIsNew) {
+  for (const bool stands_still : {false, true}) {
+    Simulate(4, [stands_still] {
+      SimClusterOptions options = FiveStocs(60 * kSecond);
+      options.ltc.background.compaction_threads = 0;  // which would load them
+      options.ltc.hosted.range.level0_slow_runs = 100;
+      options.ltc.hosted.range.level0_stop_runs = 200;
+      CopiesWorld w(options);
+      ASSERT_NO_FATAL_FAILURE(w.Write(8));
+      ASSERT_TRUE(w.WaitWholeAndTidy(30 * kSecond)) << w.last;
+      const auto [first, second] = PairWithBothCopies(&w);
+      ASSERT_FALSE(first.empty()) << "no two StoCs have both copies of a part";
+      const std::string owner = w.Record().owner;
+      for (const std::string& stoc : {first, second})
+        stands_still ? w.cluster.Pause(stoc) : w.cluster.Kill(stoc);
+      const Answers before = GetAll(&w, 3000);
+      EXPECT_GT(before.unavailable, 0);
+      w.cluster.Kill(owner);
+      ASSERT_TRUE(w.WaitForOtherOwner(owner));
+      const Answers after = GetAll(&w, 3000);
+      // The first owner knew the metadata of tables that have both copies of these there.
+      EXPECT_GT(after.ok, before.ok * 2 / 3) << "stand still: " << stands_still;
+      EXPECT_LT(after.longest_ok_ns, kAtOnce);
+    });
+  }
+}
+
 // As by SIGSTOP of all of them. Their leases end, and so may their sessions.
 TEST(StocOutageTest, AllStocsStandStillAndGoOn) {
   for (uint64_t seed = 1; seed <= 3; ++seed) {

@@ -114,7 +114,7 @@ class RangeParts : RangeHost {
   CopyPlanner PlannerOfCopies() override { return plan_copies ? plan_copies : RangeHost::PlannerOfCopies(); }
   void WorkDue(RangeId /*range*/) override { ++work_due; }
   void Fenced(RangeId /*range*/, const Status& /*why*/) override {}
-  void RunBlocking(std::function<void()> fn) override { fn(); }
+  void RunReader(std::function<void()> fn) override { fn(); }
   RangeServices MakeServices() {
     RangeServices s;
     s.store = store.get();

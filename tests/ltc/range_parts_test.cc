@@ -538,6 +538,9 @@ class WholeTables : public TableStore {
     if (together_fail && blocks.size() > 1) return done(absl::DataLossError("one of them is damaged"));
     base_->FetchBlocks(on, info, std::move(blocks), deadline_ns, std::move(done));
   }
+  void FetchMetadata(Executor* on, const TableInfo& info, Nanos deadline_ns, ReadDone done) override {
+    base_->FetchMetadata(on, info, deadline_ns, std::move(done));
+  }
   StatusOr<int> Repair(const TableInfo& info, const Creator& c) override { return base_->Repair(info, c); }
   Status MakeCopies(const TableInfo& info, std::span<const PartCopy> copies, const Creator& c) override {
     return base_->MakeCopies(info, copies, c);
@@ -1178,6 +1181,89 @@ TEST(ScannerTest, AScanIsOfMemoryAndOfTablesInOrder) {
   EXPECT_EQ(Scanned(&parts, /*reverse=*/true, nullptr), "c=table b=memory a=memory ");
 }
 
+// --- TableAccess
+
+// Metadata come when the test says so.
+class HeldMetadata : public WholeTables {
+ public:
+  using WholeTables::WholeTables;
+  void FetchMetadata(Executor* on, const TableInfo& info, Nanos deadline_ns, ReadDone done) override {
+    asked.push_back({on, info, deadline_ns, std::move(done)});
+  }
+  struct Asked {
+    Executor* on;
+    TableInfo info;
+    Nanos deadline_ns;
+    ReadDone done;
+    void Fail(const Status& s) { done(s); }
+  };
+  void Answer(Asked* a) { WholeTables::FetchMetadata(a->on, a->info, a->deadline_ns, std::move(a->done)); }
+  std::vector<Asked> asked;
+};
+
+TEST(TableAccessTest, AReaderIsLoadedOnceForAllWhoWaitAndEachWaitsForItsOwnTime) {
+  RangeParts parts;
+  HeldMetadata store(parts.store.get());
+  for (const char* key : {"a", "b"}) {
+    ASSERT_EQ(parts.Put(key, key), Outcome::kOk);
+    ASSERT_TRUE(parts.rounds.SealActive());
+    parts.rounds.FlushHeld();
+    ASSERT_TRUE(parts.flusher.FlushOne());
+  }
+  parts.services.store = &store;
+  std::vector<TableRef> tables;  // as they are when a range was opened
+  for (const auto& run : parts.view().version->runs())
+    tables.push_back(std::make_shared<TableHandle>(run.tables[0]->info(), nullptr, [](const TableInfo&) {}));
+  ASSERT_EQ(tables.size(), 2u);
+  std::vector<std::optional<Status>> answers(4);
+  const auto load = [&](size_t i, const TableRef& table, Nanos deadline_ns) {
+    parts.tables.LoadReader(&parts.executor, table, deadline_ns, [&answers, i](Status s) { answers[i] = s; });
+  };
+  const Nanos soon = Now() + 10 * kMillisecond;
+  load(0, tables[0], soon);
+  load(1, tables[0], Now() + 60 * kSecond);
+  load(2, tables[1], Now() + 60 * kSecond);
+  ASSERT_EQ(store.asked.size(), 2u) << "one read of each table";
+  EXPECT_EQ(store.asked[0].deadline_ns, soon);
+  store.Answer(&store.asked[1]);
+  parts.executor.RunUntil([&] { return answers[2].has_value(); });
+  EXPECT_TRUE(answers[2]->ok()) << "one table does not wait for another";
+  EXPECT_NE(tables[1]->reader(), nullptr);
+  while (Now() < soon) SleepFor(kMillisecond);
+  store.asked[0].Fail(absl::UnavailableError("no copy answers"));
+  parts.executor.RunUntil([&] { return answers[0].has_value() && store.asked.size() == 3; });
+  EXPECT_TRUE(absl::IsUnavailable(*answers[0]));
+  EXPECT_FALSE(answers[1].has_value()) << "its time is not up";
+  store.Answer(&store.asked[2]);
+  parts.executor.RunUntil([&] { return answers[1].has_value(); });
+  EXPECT_TRUE(answers[1]->ok()) << *answers[1];
+  load(3, tables[0], soon);
+  parts.executor.RunUntil([&] { return answers[3].has_value(); });
+  EXPECT_TRUE(answers[3]->ok()) << "it is loaded";
+  EXPECT_EQ(store.asked.size(), 3u);
+}
+
+TEST(TableAccessTest, WhatNoTimeHelpsEndsEverybodysWait) {
+  RangeParts parts;
+  HeldMetadata store(parts.store.get());
+  parts.services.store = &store;
+  const auto table = std::make_shared<TableHandle>(TableInfo(), nullptr, [](const TableInfo&) {});
+  std::vector<Status> answers;
+  for (const Status& s : {absl::DataLossError("damaged"), absl::UnavailableError("at once")}) {
+    for (int i = 0; i < 2; ++i) {
+      parts.tables.LoadReader(&parts.executor, table, kNever, [&](Status got) {
+        EXPECT_EQ(got, s);
+        answers.push_back(got);
+      });
+    }
+    ASSERT_EQ(store.asked.size(), 1u);
+    store.asked[0].Fail(s);
+    store.asked.clear();
+    parts.executor.RunUntil([&] { return answers.size() == 2; });
+    answers.clear();
+  }
+}
+
 // A round is sealed while a put to it waits for its log, and has nothing in one of its memtables yet. A scan
 // at an older snapshot opens nothing there. The next scan, which takes over its iterator, sees the put, which
 // was acknowledged since.
@@ -1218,6 +1304,17 @@ TEST(ReaderTest, R5NoReadIsAnsweredOnceTheRangeIsSilent) {
 }
 
 // Threads count as at work while they look for the range; what takes 20 ms then is no work for a processor.
+// A StoC that hangs holds up the audit of each range for seconds, and by the dozen where it hangs for all.
+TEST(BackgroundWorkTest, AuditsThatHangHoldUpNoHousekeeping) {
+  Notification hangs, kept_house;
+  BackgroundWork work({.flush_threads = 0, .compaction_threads = 0, .control_threads = 1},
+                      [](RangeId) -> std::shared_ptr<Range> { return nullptr; });
+  for (int i = 0; i < 8; ++i) ASSERT_TRUE(work.RunAudit([&] { hangs.Wait(); }));
+  ASSERT_TRUE(work.RunControl([&] { kept_house.Notify(); }));
+  kept_house.Wait();
+  hangs.Notify();
+}
+
 TEST(BackgroundWorkTest, AsManyCompactionsWorkAsDisksAllow) {
   Mutex mu;
   int working = 0, most = 0, ended = 0;

@@ -203,7 +203,7 @@ class LocalRange : RangeHost {
   }
   void WorkDue(RangeId /*range*/) override {}
   void Fenced(RangeId /*range*/, const Status& why) override { ADD_FAILURE() << "lost: " << why; }
-  void RunBlocking(std::function<void()> fn) override { fn(); }
+  void RunReader(std::function<void()> fn) override { fn(); }
 
   const Background background_kind_;
   const RangeOptions options_;

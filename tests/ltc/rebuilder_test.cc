@@ -159,6 +159,7 @@ class CopyingStore : public TableStore {
     return absl::UnimplementedError("");
   }
   void FetchBlocks(Executor*, const TableInfo&, std::vector<BlockHandle>, Nanos, ReadDone) override {}
+  void FetchMetadata(Executor*, const TableInfo&, Nanos, ReadDone) override {}
   StatusOr<int> Repair(const TableInfo&, const Creator&) override { return 0; }
   Status AddReferences(std::span<const TableInfo>, const Creator&) override { return OkStatus(); }
   void DropTable(const TableInfo&, const Creator&) override { ADD_FAILURE() << "nothing is deleted"; }

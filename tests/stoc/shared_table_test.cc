@@ -273,7 +273,7 @@ class Owner : RangeHost {
   CopyPlanner PlannerOfCopies() override { return planner ? planner : RangeHost::PlannerOfCopies(); }
   void WorkDue(RangeId /*range*/) override {}
   void Fenced(RangeId /*range*/, const Status& why) override { ADD_FAILURE() << "lost: " << why; }
-  void RunBlocking(std::function<void()> fn) override {
+  void RunReader(std::function<void()> fn) override {
     MutexLock lock(&mu_);
     readers_.push_back(std::make_unique<Thread>("reader", std::move(fn)));
   }
