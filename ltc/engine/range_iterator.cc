@@ -273,6 +273,7 @@ bool RangeIterator::Renew(ReadPoint* at, std::string_view from, std::string_view
 
 void RangeIterator::SeekToFirst(uint64_t wanted) {
   has_last_key_ = kept_ = false;
+  last_key_.clear();
   for (LevelIterator* level : levels_) level->Expect(wanted);
   opened_ = {.memtables = whole_memtables_};
   const std::string& start = direction_ == Direction::kBackward ? to_ : from_;
@@ -329,6 +330,16 @@ RangeIterator::State RangeIterator::SettleBackward(int* steps) {
   }
   const State state = StateOfMerged();
   return state == State::kEnd && TakeKept() ? State::kValid : state;
+}
+
+// The merge stands at a version that was not looked at, or, where it waits, at none.
+std::optional<std::string> RangeIterator::Passed() const {
+  std::string behind_last = last_key_ + '\0';  // the least key above it
+  if (direction_ == Direction::kBackward && kept_) return behind_last;
+  if (!merged_->Valid()) return last_key_.empty() ? std::nullopt : std::make_optional(std::move(behind_last));
+  std::string next(StoredKeyOf(merged_->key()));
+  const bool is_left = direction_ == Direction::kForward && next != last_key_;
+  return is_left ? next : next + '\0';
 }
 
 bool RangeIterator::TakeKept() {

@@ -21,6 +21,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -62,6 +63,9 @@ class RangeIterator {
   const std::shared_ptr<const void>* value_keeper() const {
     return direction_ == Direction::kForward ? merged_->value_keeper() : nullptr;
   }
+  // In kPaused and kNeedBlocks: how far it has come. Forward no entry before that key is left to be found,
+  // backwards none from it on. None: it has passed nothing.
+  std::optional<std::string> Passed() const;
   const Status& status() const { return error_; }               // the error of kError
   uint64_t generation() const { return at_.view->generation; }  // of the view it keeps
   // What it has opened since SeekToFirst, or since it was asked last.

@@ -72,6 +72,12 @@ void Scanner::Scan(Executor* on, ScanOp op, ScanDone done) {
   if (!upper.empty() && (scan->op.to.empty() || scan->op.to > upper)) scan->op.to = upper;
   if (scan->op.from < lower) scan->op.from = lower;
   if (scan->op.snapshot != nullptr) {
+    const HiddenKeys& hidden = scan->op.snapshot->hidden_keys();
+    if (scan->op.reverse) {
+      scan->op.to = hidden.SkipBackward(std::move(scan->op.to));
+    } else {
+      scan->op.from = hidden.SkipForward(std::move(scan->op.from));
+    }
     if (scan->op.cursor != nullptr && (scan->entries = scan->op.cursor->Take()) != nullptr) {
       scan->entries->Next();
     } else {
@@ -127,6 +133,7 @@ bool Scanner::Step(const std::shared_ptr<ScanState>& scan) {
         it->Next();
         break;
       case RangeIterator::State::kPaused:
+        if (Now() >= scan->op.deadline_ns) return EndEarly(scan.get());
         if (Now() > until) {
           scan->on->Submit([this, scan] { Continue(scan); });
           return false;
@@ -137,10 +144,13 @@ bool Scanner::Step(const std::shared_ptr<ScanState>& scan) {
         scan->at_end = true;
         return EndPage(scan.get(), /*more=*/false);
       case RangeIterator::State::kNeedBlocks:
-        if (Now() >= scan->op.deadline_ns) return Fail(scan.get(), Outcome::kUnavailable);
-        return Fetch(scan);
-      case RangeIterator::State::kError:
-        return Fail(scan.get(), context_->OutcomeOfRead(it->status()), std::string(it->status().message()));
+        return Now() >= scan->op.deadline_ns ? EndEarly(scan.get()) : Fetch(scan);
+      case RangeIterator::State::kError: {
+        const Outcome why = context_->OutcomeOfRead(it->status());
+        std::string text(it->status().message());
+        return why == Outcome::kUnavailable ? EndEarly(scan.get(), std::move(text))
+                                            : Fail(scan.get(), why, std::move(text));
+      }
     }
   }
 }
@@ -174,6 +184,21 @@ bool Scanner::EndPage(ScanState* scan, bool more) {
   }
   scan->done(Outcome::kOk, std::move(scan->page));
   return false;
+}
+
+bool Scanner::EndEarly(ScanState* scan, std::string why) {
+  const ScanOp& op = scan->op;
+  std::optional<std::string> passed = scan->entries->Passed();
+  if (scan->page.count == 0) {
+    if (passed && op.reverse) *passed = std::max(*passed, op.from);
+    if (passed && !op.reverse && !op.to.empty()) *passed = std::min(*passed, op.to);
+    const bool any = passed && (op.reverse ? op.to.empty() || *passed < op.to : *passed > op.from);
+    if (!any || op.snapshot == nullptr) return Fail(scan, Outcome::kUnavailable, std::move(why));
+    op.reverse ? op.snapshot->hidden_keys().Add(*std::move(passed), op.to)
+               : op.snapshot->hidden_keys().Add(op.from, *std::move(passed));
+  }
+  scan->op.cursor = nullptr;  // it does not stand at an entry
+  return EndPage(scan, /*more=*/true);
 }
 
 void Scanner::Spare(ScanState* scan) {

@@ -31,7 +31,8 @@ class Scanner {
           TableAccess* tables);
 
   // Calls `done` once: with a page, which says whether more follows, or with an error. A page ends at the
-  // limit, at the operation's page_bytes or the range's scan_page_bytes, or at the end of the keys asked for.
+  // limit, at the operation's page_bytes or the range's scan_page_bytes, or at the end of the keys asked for;
+  // at the deadline with what there is, which of a scan at a snapshot may be nothing and more.
   void Scan(Executor* on, ScanOp op, ScanDone done);
   uint64_t scans() const { return counts_.Sum(kScans); }  // scans begun; a metric
   // Memtables and tables that scans have opened; metrics.
@@ -57,6 +58,10 @@ class Scanner {
   // Calls `done` with the page, whose place the cursor keeps if there is more; returns false, for callers to
   // return.
   bool EndPage(ScanState* scan, bool more);
+  // Ends the page of a scan that cannot go on now, with what was found; where that is nothing, what it has
+  // passed is in the snapshot's HiddenKeys for the next page, and if that is nothing the scan fails. Returns
+  // false.
+  bool EndEarly(ScanState* scan, std::string why = {});
   // Calls `done` for a scan that could not read what it needs; returns false.
   bool Fail(ScanState* scan, Outcome outcome, std::string why = {});
 

@@ -23,6 +23,7 @@
 #include "common/base/clock.h"
 #include "common/base/ids.h"
 #include "common/base/mutex.h"
+#include "ltc/engine/hidden_keys.h"
 
 namespace nova {
 
@@ -36,6 +37,8 @@ class Snapshot {
   Snapshot& operator=(const Snapshot&) = delete;
 
   SequenceNumber sequence() const { return sequence_; }  // versions at or below it are seen
+  // What scans at it have found.
+  HiddenKeys& hidden_keys() const { return hidden_keys_; }
   // Its lease goes on; see SnapshotList::IsLive too.
   bool live(Nanos now_ns) const { return now_ns < expires_ns_.load(std::memory_order_acquire); }
   // Moves the end of the lease. False: it has ended already.
@@ -61,6 +64,7 @@ class Snapshot {
   const std::shared_ptr<Members> members_;  // of the list that made it
   std::list<Snapshot*>::iterator place_;    // where it stands among them
   const SequenceNumber sequence_;           // see sequence()
+  mutable HiddenKeys hidden_keys_;          // see hidden_keys()
   std::atomic<Nanos> expires_ns_;           // end of the lease; kNever: none; 0: it has ended
 };
 

@@ -45,6 +45,9 @@ class SlowDisks {
     for (const auto& t : writers) t->Join();
     return puts;
   }
+  std::unique_ptr<Client> NewClient(int64_t timeout_ms) {
+    return cluster_.cluster.NewClient("client", timeout_ms);
+  }
   Nanos longest_ns() const { return longest_ns_; }  // put of the last run
   // ns a byte that the LTC writes to the first StoC, by its metrics.
   double Pace() const {
@@ -139,6 +142,37 @@ TEST(SlowDiskTest, NorWhereStocsLackMemoryForTheLogsOfAllRanges) {
       EXPECT_LT(w.longest_ns(), 2 * kSecond) << seed;
     });
   }
+}
+
+// Deletions, which a snapshot keeps, take the disks longer than the client's time for an operation. That begins
+// anew with each answer.
+TEST(SlowDiskTest, AScanGetsThroughWhatWasDeletedHoweverLongThatTakes) {
+  Simulate(1, [] {
+    SlowDisks w(/*ranges=*/1);
+    w.SetSlow(false);
+    const auto client = w.NewClient(5'000);
+    const std::string padding(1000, 'k');
+    const auto key = [&padding](int i) { return StrCat("key-", 10'000 + i, padding); };
+    for (int i = 0; i <= 4000; ++i) ASSERT_TRUE(client->Put(key(i), "seen").ok());
+    const SnapshotResult before = client->TakeSnapshot();
+    ASSERT_TRUE(before.ok()) << before.message;
+    for (int i = 1; i < 4000; ++i) ASSERT_TRUE(client->Delete(key(i)).ok());
+    SleepFor(10 * kSecond);
+    w.SetSlow(true);
+    for (const bool reverse : {false, true}) {
+      const Nanos begin = Now();
+      const auto it = client->NewIterator({});
+      reverse ? it->SeekToLast() : it->SeekToFirst();
+      ASSERT_TRUE(it->Valid()) << it->result().message;
+      reverse ? it->Prev() : it->Next();
+      ASSERT_TRUE(it->Valid()) << it->result().message;
+      EXPECT_EQ(it->key(), key(reverse ? 0 : 4000));
+      EXPECT_GT(Now() - begin, 5 * kSecond) << "the test tests nothing";
+    }
+    const ScanResult all = client->Scan("", 10);
+    ASSERT_TRUE(all.ok()) << all.message;
+    EXPECT_EQ(all.entries.size(), 2u);
+  });
 }
 
 TEST(SlowDiskTest, WhenDisksAreFastAgainWritersAre) {

@@ -1181,6 +1181,38 @@ TEST(ScannerTest, AScanIsOfMemoryAndOfTablesInOrder) {
   EXPECT_EQ(Scanned(&parts, /*reverse=*/true, nullptr), "c=table b=memory a=memory ");
 }
 
+// The time of each page is up before it begins, so it passes what it looks at between two looks at the clock.
+TEST(ScannerTest, AScanWithoutTimeForAllThatIsHiddenGoesOnWhereItWas) {
+  constexpr int kHidden = 1000;
+  RangeParts parts;
+  const auto key = [](int i) { return StrCat(1000 + i); };
+  for (const int i : {0, kHidden}) ASSERT_EQ(parts.Put(key(i), "seen"), Outcome::kOk);
+  for (int i = 1; i < kHidden; ++i) ASSERT_EQ(parts.Put(key(i), "", ValueType::kDelete), Outcome::kOk);
+  for (const bool reverse : {false, true}) {
+    const auto snapshot =
+        parts.points.snapshots().Enter([&] { return parts.points.sequences().last(); }, kNever);
+    ScanOp op{key(0) + '0', key(kHidden), 10, /*deadline_ns=*/1, snapshot, reverse};
+    (reverse ? op.from : op.to) = reverse ? "" : "9";  // with the entry that lies behind what is hidden
+    int pages = 0;
+    std::string entries;
+    for (bool more = true; more && pages < kHidden; ++pages) {
+      std::optional<ScanPage> page;
+      parts.scanner.Scan(&parts.executor, op, [&](Outcome o, ScanPage p) {
+        EXPECT_EQ(o, Outcome::kOk);
+        page = std::move(p);
+      });
+      parts.executor.RunUntil([&] { return page.has_value(); });
+      more = page->more && page->count == 0;
+      entries = page->entries;
+    }
+    EXPECT_GT(pages, 5) << "the test tests nothing";
+    EXPECT_LT(pages, 50) << "each begins anew";
+    std::string_view in = entries, found;
+    EXPECT_TRUE(GetLengthPrefixed(&in, &found));
+    EXPECT_EQ(found, key(reverse ? 0 : kHidden));
+  }
+}
+
 // --- TableAccess
 
 // Metadata come when the test says so.
@@ -1262,6 +1294,36 @@ TEST(TableAccessTest, WhatNoTimeHelpsEndsEverybodysWait) {
     parts.executor.RunUntil([&] { return answers.size() == 2; });
     answers.clear();
   }
+}
+
+TEST(HiddenKeysTest, StretchesThatMeetAreOneAndTheEndIsAStretchsEnd) {
+  HiddenKeys hidden;
+  EXPECT_EQ(hidden.SkipForward("b"), "b");
+  EXPECT_EQ(hidden.SkipBackward("b"), "b");
+  hidden.Add("b", "d");
+  hidden.Add("f", "h");
+  EXPECT_EQ(hidden.SkipForward("a"), "a");
+  EXPECT_EQ(hidden.SkipForward("b"), "d");
+  EXPECT_EQ(hidden.SkipForward("c"), "d");
+  EXPECT_EQ(hidden.SkipForward("d"), "d");
+  EXPECT_EQ(hidden.SkipBackward("b"), "b");
+  EXPECT_EQ(hidden.SkipBackward("c"), "b");
+  EXPECT_EQ(hidden.SkipBackward("d"), "b");
+  EXPECT_EQ(hidden.SkipBackward("e"), "e");
+  hidden.Add("d", "f");
+  EXPECT_EQ(hidden.SkipForward("c"), "h");
+  EXPECT_EQ(hidden.SkipBackward("g"), "b");
+  EXPECT_EQ(hidden.SkipBackward(""), "") << "nothing is known of the end";
+  hidden.Add("g", "");
+  EXPECT_EQ(hidden.SkipBackward(""), "b");
+  EXPECT_EQ(hidden.SkipBackward("z"), "b");
+  EXPECT_EQ(hidden.SkipForward("c"), "c") << "there is no key behind it";
+  hidden.Add("", "c");
+  EXPECT_EQ(hidden.SkipBackward("z"), "z") << "there is no key before it";
+  HiddenKeys many;
+  for (int i = 100; i < 200; i += 2) many.Add(StrCat(i), StrCat(i + 1));
+  EXPECT_EQ(many.SkipForward("198"), "199");
+  EXPECT_EQ(many.SkipForward("100"), "100") << "the first is forgotten";
 }
 
 // A round is sealed while a put to it waits for its log, and has nothing in one of its memtables yet. A scan
