@@ -215,6 +215,15 @@ done
 ((tries < 100)) || fail "ltc-c, which is new, has no range: $(nova status)"
 [[ -z $(missing) ]] || fail "after site.yml with more nodes puts are missing: $(missing | head -5)"
 
+# --- stop: nothing, where a host cannot be reached, be it one of a StoC alone
+sed -i 's/10\.79\.0\.14/10.79.0.99/' "$lab/inventory"  # d, at an address that nobody has
+! play stop || fail "stop.yml went on though d could not be reached"
+sed -i 's/10\.79\.0\.99/10.79.0.14/' "$lab/inventory"
+for unit in a/nova-coordinator@coordinator-a {a,b,c,d}/nova-stoc@stoc- {b,c}/nova-ltc@ltc- {a,b,c}/nova-zookeeper; do
+  [[ $unit != *- ]] || unit+=${unit%%/*}
+  [[ $(on "${unit%%/*}" systemctl is-active "${unit#*/}") == active ]] || fail "stop.yml stopped $unit though d could not be reached"
+done
+
 # --- stop: not the StoCs, as long as an LTC could not write what it has in memory (they hang, all of them)
 nova put fruit/apple sweet
 for node in "${nodes[@]}"; do on "$node" 'kill -STOP $(pgrep -x nova_stoc)'; done
