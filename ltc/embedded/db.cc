@@ -73,7 +73,7 @@ struct Db::Rep final : RangeHost {
     }
     return Annotate(absl::DeadlineExceededError(StrCat("not done in ", kWorkDeadline / kSecond, " s")), what);
   }
-  Status End(bool sync);
+  Status End();
   void Stop();
   Status CheckSnapshot(const DbReadOptions& options) const {
     if (options.snapshot == nullptr || range->points().snapshots().Made(*options.snapshot)) return OkStatus();
@@ -224,23 +224,23 @@ Status Db::Rep::DeleteOrphans() {
 Db::Db(std::unique_ptr<Rep> rep) : rep_(std::move(rep)) {}
 
 Db::~Db() {
-  if (const Status s = rep_->End(/*sync=*/false); !s.ok()) NOVA_LOG(ERROR) << "close: " << s;
+  if (const Status s = rep_->End(); !s.ok()) NOVA_LOG(ERROR) << "close: " << s;
   rep_->Stop();
 }
 
 Status Db::Close() {
-  NOVA_RETURN_IF_ERROR(rep_->End(/*sync=*/true));
+  NOVA_RETURN_IF_ERROR(rep_->End());
   rep_->Stop();
   return OkStatus();
 }
 
-// Makes durable what the log does not hold. `sync`: and what it holds.
-Status Db::Rep::End(bool sync) {
+// Makes durable what was acknowledged: by the log, or by tables where there is none.
+Status Db::Rep::End() {
   MutexLock lock(&end_mu);
   if (stopped) return OkStatus();
   range->StopWrites();
   if (options.log == DbLog::kNone) return range->FlushAll(Now() + kEndDeadline, /*give_up=*/true);
-  return sync ? range->log()->Sync() : OkStatus();
+  return range->log()->Sync();
 }
 
 void Db::Rep::Stop() {

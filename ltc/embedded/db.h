@@ -120,7 +120,8 @@ class Db {
   // Opens the database in `directory`, or makes one (create_if_missing). Recovers the log; takes as long as
   // that.
   static StatusOr<std::unique_ptr<Db>> Open(const std::string& directory, const DbOptions& options = {});
-  // Closes, unless Close has. An error of that is logged; if the disk failed, it is as after a crash.
+  // Closes, unless Close has, and waits as Close does. An error of that is logged; if the disk failed, it is
+  // as after a crash.
   ~Db();
 
   // An orderly end. From its beginning on writes end with FailedPrecondition. Without a log everything

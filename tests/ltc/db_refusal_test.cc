@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/fault_disk.h"
 #include "common/base/log.h"
+#include "common/base/sim_disk.h"
 #include "common/base/thread.h"
 #include "ltc/embedded/db.h"
 #include "tests/base/descriptors.h"
@@ -255,6 +256,25 @@ TEST(CloseTest, WithALogWhatWasAcknowledgedIsDurable) {
     EXPECT_EQ((*db)->Close().ok(), !fails);
     EXPECT_GT(disk.faults(), before) << "the log was not synced";
   }
+}
+
+// So does the destructor of a database that nobody closed.
+TEST(CloseTest, ADestructorSyncsTheLog) {
+  SimDisk medium;
+  const auto value_after_a_loss_of_power = [&medium](bool write) {
+    const auto disk = medium.Mount();
+    DbOptions options;
+    options.disk = disk.get();
+    auto db = Db::Open("", options);
+    EXPECT_TRUE(db.ok()) << db.status();
+    std::string value;
+    EXPECT_EQ(write ? (*db)->Put("key", "x") : (*db)->Get("key", &value), OkStatus());
+    db->reset();
+    medium.Crash();
+    return value;
+  };
+  value_after_a_loss_of_power(/*write=*/true);
+  EXPECT_EQ(value_after_a_loss_of_power(/*write=*/false), "x");
 }
 
 // A snapshot of another opening, or of another database, says nothing about what was kept since.
