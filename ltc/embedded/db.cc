@@ -474,12 +474,14 @@ Status Db::Checkpoint(const std::string& directory, std::string_view from, std::
     return absl::InvalidArgumentError(StrCat("\"", directory, "\" names no new directory"));
   const std::string parent = (path.has_filename() ? path : path.parent_path()).parent_path().string();
   NOVA_ASSIGN_OR_RETURN(const auto target, OpenPosixDisk(parent.empty() ? "." : parent));
-  NOVA_ASSIGN_OR_RETURN(const CheckpointRef frozen, rep_->range->checkpoints().Freeze(Now() + kWorkDeadline));
+  const StatusOr<CheckpointRef> frozen = rep_->range->checkpoints().Freeze(Now() + kWorkDeadline);
+  if (!frozen.ok())
+    return rep_->range->active() ? frozen.status() : StatusOf(Outcome::kNotOwner, "checkpoint");
   const auto stored = [](std::string_view key) {
     return key.empty() ? std::string() : std::string(1, '\0').append(key);
   };
   NOVA_ASSIGN_OR_RETURN(const VersionEdit cut,
-                        CutCheckpoint(*frozen, stored(from), stored(to),
+                        CutCheckpoint(**frozen, stored(from), stored(to),
                                       rep_->range->points().published_now_ms(), rep_->store.get()));
   return Annotate(WriteDbCheckpoint(cut, rep_->disk, target.get(), name), directory);
 }

@@ -27,6 +27,9 @@
 //   Unavailable         another process holds the directory, or the disk failed: nothing was written
 //   DataLoss            stored bytes are damaged
 //   Unknown             the write is in the log, but syncing it failed
+//   Aborted             a write waited for room for 60 s in vain: nothing was written
+//   DeadlineExceeded    what the call waits for is not done: Flush, Checkpoint and WaitForBackgroundWork wait
+//                       for 600 s, Close without a log and CompareAndSwap, which then wrote nothing, for 60 s
 //   FailedPrecondition  the database is closed, or its manifest is another's
 #pragma once
 
@@ -127,7 +130,8 @@ class Db {
   // An orderly end. From its beginning on writes end with FailedPrecondition. Without a log everything
   // written goes into tables; with one, the log is synced: after Ok nothing that was acknowledged depends on
   // the machine's power. After an error nothing is lost yet: reads go on, and Close may be called again.
-  // After Ok every call ends with FailedPrecondition.
+  // After Ok every read and write, and every wait, ends with FailedPrecondition; Close, and a call that has
+  // nothing to do, is Ok.
   Status Close();
 
   // The errors of all calls are in the head of this file.

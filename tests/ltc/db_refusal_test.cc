@@ -277,6 +277,44 @@ TEST(CloseTest, ADestructorSyncsTheLog) {
   EXPECT_EQ(value_after_a_loss_of_power(/*write=*/false), "x");
 }
 
+TEST(CloseTest, AfterItEveryCallSaysThatTheDatabaseIsClosed) {
+  Directory dir;
+  const auto opened = Db::Open(dir / "db");
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  Db* const db = opened->get();
+  ASSERT_TRUE(db->Put("key", "x").ok());
+  const auto snapshot = db->TakeSnapshot();
+  ASSERT_TRUE(snapshot.ok()) << snapshot.status();
+  ASSERT_TRUE(db->Close().ok());
+  std::string value;
+  std::vector<std::optional<std::string>> values;
+  WriteBatch batch;
+  const auto entry = [](std::string_view, std::string_view) { return true; };
+  EXPECT_TRUE(db->Write(batch).ok()) << "nothing to do";
+  EXPECT_TRUE(db->Close().ok());
+  batch.Put("key", "y");
+  const std::pair<const char*, Status> calls[] = {
+      {"put", db->Put("key", "y")},
+      {"put with a time to live", db->PutTtl("key", "y", 1'000)},
+      {"delete", db->Delete("key")},
+      {"delete a range", db->DeleteRange("a", "b")},
+      {"batch", db->Write(batch)},
+      {"swap", db->CompareAndSwap("key", "x", "y").status()},
+      {"get", db->Get("key", &value)},
+      {"get at a snapshot", db->Get("key", &value, {*snapshot})},
+      {"multi-get", db->MultiGet(std::vector<std::string_view>{"key"}, &values)},
+      {"scan", db->Scan("", 10, entry)},
+      {"long scan", db->Scan("", UINT64_MAX, entry)},
+      {"snapshot", db->TakeSnapshot().status()},
+      {"iterator", db->NewIterator().status()},
+      {"flush", db->Flush()},
+      {"wait", db->WaitForBackgroundWork()},
+      {"checkpoint", db->Checkpoint(dir / "copy")},
+      {"dranges", db->SetDranges(2)}};
+  for (const auto& [call, status] : calls)
+    EXPECT_TRUE(absl::IsFailedPrecondition(status)) << call << ": " << status;
+}
+
 // A snapshot of another opening, or of another database, says nothing about what was kept since.
 TEST(SnapshotTest, OfAnotherOpeningIsRefused) {
   Directory dir;
