@@ -33,7 +33,7 @@ bool EndsIn(const Range& range, std::string_view to) {
 
 }  // namespace
 
-// As nova_ltc_requests_total has them.
+// As nova_ltc_requests_total has them, which counts snapshots too.
 const std::pair<LtcServer::Op, const char*> LtcServer::kOpNames[] = {
     {kWriteOp, "write"}, {kBatchOp, "batch"},        {kSwapOp, "compare_and_swap"},
     {kGetOp, "get"},     {kMultiGetOp, "multi_get"}, {kScanOp, "scan"}};
