@@ -9,7 +9,9 @@
 // answered in time, or before its range had another owner, and is never sent again by the client.
 //
 // Thread safety: all methods from any thread; callbacks run on a thread of the client's and must not wait.
-//                Those of a call whose arguments are refused run on the calling thread, inside the call.
+//                Those of a call that asks nobody, for its arguments are refused or there is nothing to do
+//                (an empty batch, no keys, bounds with nothing between), run on the calling thread, inside
+//                the call.
 // Ownership:     arguments are copied where a call is asynchronous; results are values. The client outlives
 //                its operations.
 // Errors:        Result. Keys are 1 to 4096 bytes; an empty or larger key, a value over the cluster's limit
@@ -45,7 +47,9 @@ struct ClientOptions {
   uint32_t keyspace = 0;                  // its number stands before each key: another one has other keys
   // How long the snapshots of a client that died stay; they are renewed every third of it.
   int64_t snapshot_lease_ms = 30'000;
-  std::string fabric;       // auto, verbs, tcp; empty: $NOVA_FABRIC, else auto
+  // auto, verbs or tcp, as the cluster's nodes have it; empty: $NOVA_FABRIC, else auto, which is verbs where
+  // any RDMA device is up.
+  std::string fabric;
   std::string rdma_device;  // NAME or NAME:PORT; empty: $NOVA_RDMA_DEVICE, else the first that is up
 };
 

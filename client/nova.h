@@ -9,8 +9,8 @@
  * Thread safety: all functions from any thread, but nova_close, which comes last.
  * Ownership:     memory handed out (values, scans, error and status texts) is freed by nova_free /
  *                nova_scan_free / nova_values_free. A batch belongs to one thread at a time.
- * Errors:        nova_last_error() is the text of the calling thread's last operation that was not NOVA_OK.
- *                No exception leaves. */
+ * Errors:        nova_last_error() is the text of the calling thread's last operation, empty after NOVA_OK.
+ *                Of an asynchronous one there is the outcome alone. No exception leaves. */
 #ifndef NOVA_CLIENT_NOVA_H_
 #define NOVA_CLIENT_NOVA_H_
 
@@ -163,7 +163,8 @@ int nova_iterator_outcome(const nova_iterator* iterator);
 void nova_iterator_free(nova_iterator* iterator);
 
 /* Asynchronous: `done` runs once, on a thread of the client's, and must not wait; value is valid during the
- * call. */
+ * call. Where nobody is asked, for arguments are refused, a batch is empty or memory is out, it runs on the
+ * calling thread, inside the function. */
 typedef void (*nova_done)(void* arg, int outcome, const char* value, size_t value_size);
 void nova_put_async(nova_client* client, const char* key, size_t key_size, const char* value,
                     size_t value_size, nova_done done, void* arg);

@@ -18,7 +18,7 @@ enum class Outcome : uint8_t {
   // This process does not hold the range, or not at this epoch; fetch the configuration again.
   kNotOwner = 3,
   kBusy = 4,              // out of a bounded resource, or the range is moving; retry with back-off
-  kNoSpace = 5,           // storage full; reads and deletes go on
+  kNoSpace = 5,           // storage full: nothing was written, no delete either; reads go on
   kUnavailable = 6,       // a component that is needed does not answer, or not in time; nothing was written
   kCorruption = 7,        // stored bytes fail their checksum and no good copy is left
   kDeadlineExceeded = 8,  // the deadline passed before the request was sent or begun: nothing was written
