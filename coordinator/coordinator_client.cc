@@ -178,6 +178,9 @@ Status NodeSessionImpl::Join() {
   NOVA_ASSIGN_OR_RETURN(cluster_, ReadClusterUuid(store_));
   if (options_.node.incarnation == Incarnation()) {
     NOVA_ASSIGN_OR_RETURN(options_.node.incarnation, DrawIncarnation(store_));
+  } else {
+    // Where an older copy of the store was put back the counter would give the number again (incarnation, N1).
+    NOVA_RETURN_IF_ERROR(store_->RaiseCounter(kIncarnationPath, options_.node.incarnation.value()));
   }
   NOVA_RETURN_IF_ERROR(Annotate(Register(), StrCat("registering ", options_.node.name)));
   thread_ = std::make_unique<Thread>("node.heartbeat.0", [this] { RunHeartbeats(); });

@@ -183,8 +183,8 @@ class NodeSession {
   virtual void BeginToLeave() = 0;
 };
 
-// Draws an incarnation (N1), registers, and heartbeats until destroyed. Unavailable: no ZooKeeper or no
-// cluster yet.
+// Draws an incarnation (N1), or sees to it that nobody else draws the one that is given; registers, and
+// heartbeats until destroyed. Unavailable: no ZooKeeper or no cluster yet.
 StatusOr<std::unique_ptr<NodeSession>> JoinCluster(ConfigStore* store,
                                                    std::unique_ptr<ControlChannel> channel,
                                                    NodeOptions options, NodeEvents events);

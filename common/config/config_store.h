@@ -95,6 +95,8 @@ class ConfigStore {
   // Adds `n` to the counter at `path` (made if it is absent) and returns the first of the n new values; they
   // begin with 1.
   StatusOr<uint64_t> Increment(const std::string& path, uint64_t n = 1);
+  // Makes the counter at least `n`, so that Increment gives higher numbers alone from then on.
+  Status RaiseCounter(const std::string& path, uint64_t n);
 };
 
 }  // namespace nova

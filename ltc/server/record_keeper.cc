@@ -56,8 +56,9 @@ Status RecordKeeper::Update(const std::function<Status(RangeRecord*)>& change) {
 Status RecordKeeper::TakeLateUpdate(NodeSession* session, RangeId id) {
   NOVA_ASSIGN_OR_RETURN(RangeRecord stored, session->ReadRange(id));
   MutexLock lock(&mu_);
-  if (stored.epoch != record_.epoch || stored.owner_incarnation != record_.owner_incarnation ||
-      stored.version == record_.version) {
+  // Of the name, too: where an older copy of the store was put back, another LTC may have our incarnation.
+  if (stored.epoch != record_.epoch || stored.owner != record_.owner ||
+      stored.owner_incarnation != record_.owner_incarnation || stored.version == record_.version) {
     return absl::FailedPreconditionError(
         StrCat("range ", id.value(), ": epoch ", record_.epoch.value(), " is no longer ours"));
   }

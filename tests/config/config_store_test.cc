@@ -262,6 +262,18 @@ TEST_P(ConfigStoreTest, IncrementGivesEachNumberOnce) {
   EXPECT_TRUE(absl::IsDataLoss(store_->Increment("/epochs/bad").status()));
 }
 
+TEST_P(ConfigStoreTest, ACounterIsRaisedAndNeverLowered) {
+  ASSERT_TRUE(store_->Create("/epochs", "").ok());
+  ASSERT_TRUE(store_->RaiseCounter("/epochs/n", 7).ok());  // it was not there
+  EXPECT_EQ(*store_->Increment("/epochs/n"), 8u);
+  for (const uint64_t n : {0, 7, 8}) ASSERT_TRUE(store_->RaiseCounter("/epochs/n", n).ok());
+  EXPECT_EQ(*store_->Increment("/epochs/n"), 9u);
+  ASSERT_TRUE(store_->RaiseCounter("/epochs/n", UINT64_MAX).ok());
+  EXPECT_TRUE(absl::IsDataLoss(store_->Increment("/epochs/n").status()));
+  ASSERT_TRUE(store_->Create("/epochs/bad", "many").ok());
+  EXPECT_TRUE(absl::IsDataLoss(store_->RaiseCounter("/epochs/bad", 7)));
+}
+
 TEST_P(ConfigStoreTest, TheSendTimeOfAnsweredRequestsIsKnown) {
   EXPECT_EQ(store_->session_state(), SessionState::kConnected);
   EXPECT_GT(store_->session_timeout_ns(), 0);
