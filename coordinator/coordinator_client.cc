@@ -494,12 +494,34 @@ StatusOr<Uuid> ReadClusterUuid(ConfigStore* store) {
   return record.uuid;
 }
 
+namespace {
+
+// The id that was drawn for that store; 0: none.
+StatusOr<StocId> FindStocId(ConfigStore* store, const Uuid& store_uuid) {
+  NOVA_RETURN_IF_ERROR(store->Sync());
+  NOVA_ASSIGN_OR_RETURN(const std::vector<std::string> names, store->Children(kStocsPath));
+  for (const std::string& name : names) {
+    uint32_t number = 0;
+    if (!absl::SimpleAtoi(name, &number)) continue;
+    const StatusOr<Znode> node = store->Get(StocPath(StocId(number)));
+    if (absl::IsNotFound(node.status())) continue;
+    NOVA_RETURN_IF_ERROR(node.status());
+    const auto record = StocRecord::Decode(StocId(number), node->data, node->version);
+    if (record.ok() && record->store == store_uuid) return StocId(number);
+  }
+  return StocId();
+}
+
+}  // namespace
+
 StatusOr<StocId> DrawStocId(ConfigStore* store, const Uuid& store_uuid, const std::string& name) {
   NOVA_RETURN_IF_ERROR(ReadClusterUuid(store).status());
   if (!IsNodeName(name)) return absl::InvalidArgumentError(StrCat("bad node name '", name, "'"));
   StocRecord record;
   record.store = store_uuid;
   record.name = name;
+  NOVA_ASSIGN_OR_RETURN(const StocId drawn, FindStocId(store, store_uuid));
+  if (drawn != StocId()) return drawn;
   const std::string data = record.Encode();
   for (int i = 0; i < kSettleTries; ++i) {
     NOVA_ASSIGN_OR_RETURN(const uint64_t number, store->Increment(kStocIdPath));

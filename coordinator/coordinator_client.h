@@ -190,7 +190,8 @@ StatusOr<std::unique_ptr<NodeSession>> JoinCluster(ConfigStore* store,
                                                    NodeOptions options, NodeEvents events);
 
 // StoC only, before JoinCluster: the id of a new store directory, drawn from ZooKeeper and written at format
-// time, with the StoC's record (stoc_record.h). InvalidArgument: not a node's name.
+// time, with the StoC's record (stoc_record.h). A store that has a record already, for its StoC could not
+// write the id, gets that one's. InvalidArgument: not a node's name.
 StatusOr<StocId> DrawStocId(ConfigStore* store, const Uuid& store_uuid, const std::string& name);
 // Which cluster the store is of. Unavailable: no coordinator has made one so far.
 StatusOr<Uuid> ReadClusterUuid(ConfigStore* store);

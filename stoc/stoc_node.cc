@@ -57,8 +57,12 @@ Status StocNode::Init() {
     return absl::FailedPreconditionError(StrCat("the store belongs to cluster ", identity->cluster.ToString(),
                                                 ", this is cluster ", cluster_.ToString()));
   }
+  // A store that cannot be written draws no id: it would draw one at every start.
   if (!identity) {
     identity = StoreIdentity{Uuid::Generate(), cluster_, {}};
+    NOVA_RETURN_IF_ERROR(FormatStore(&disk_, *identity));
+  }
+  if (identity->stoc == StocId()) {
     NOVA_ASSIGN_OR_RETURN(identity->stoc, DrawStocId(store_.get(), identity->store, options_.name));
     NOVA_RETURN_IF_ERROR(FormatStore(&disk_, *identity));
     NOVA_LOG(INFO) << options_.name << ": formatted as StoC " << identity->stoc.value();

@@ -21,7 +21,7 @@ inline constexpr uint32_t kStoreFormat = 1;
 struct StoreIdentity {
   Uuid store;
   Uuid cluster;
-  StocId stoc;
+  StocId stoc;  // 0: none is drawn yet
   bool operator==(const StoreIdentity&) const = default;
   std::string Encode() const;
   static StatusOr<StoreIdentity> Decode(std::string_view text);
@@ -29,6 +29,7 @@ struct StoreIdentity {
 
 // Takes the directory's lock and reads what it is; nullopt: empty, to be formatted.
 StatusOr<std::optional<StoreIdentity>> LockStore(Disk* disk);
+// Makes it that store, durably: first without a StoC id, then with the one that was drawn for it.
 Status FormatStore(Disk* disk, const StoreIdentity& identity);
 // Writes SUPERBLOCK anew where what the disk has of it, past the page cache, is not that; the lock is held.
 // True: it did.

@@ -258,6 +258,29 @@ TEST_P(StocNodeTest, AnEmptyDirectoryIsFormattedAndKeepsItsIdentity) {
   });
 }
 
+// Started again and again, as systemd does: the store has one id, and one znode, at most.
+TEST_P(StocNodeTest, N3AStoreThatCannotBeFormattedDrawsOneIdAtMost) {
+  Run([&](FabricWorld* world) {
+    for (const uint64_t nth : {1, 2}) {  // the rename before the id is drawn; the one after it
+      Cluster cluster(world);
+      SimDisk medium;
+      const auto disk = medium.Mount();
+      FaultDisk faults(disk.get());
+      for (int start = 0; start < 3; ++start) {
+        faults.Clear();
+        faults.Add({.path = "SUPERBLOCK", .op = DiskOp::kRename, .nth = start == 0 ? nth : 1});
+        EXPECT_FALSE(Process(&cluster, &faults).Start().ok());
+        EXPECT_THAT(*cluster.admin->Children(kStocsPath), SizeIs(nth - 1)) << "start " << start;
+      }
+      faults.Clear();
+      Process p(&cluster, &faults);
+      ASSERT_TRUE(p.Start().ok());
+      EXPECT_THAT(*cluster.admin->Children(kStocsPath), SizeIs(1));
+      EXPECT_EQ(p.node->self().stoc_id, StocId(1));
+    }
+  });
+}
+
 TEST_P(StocNodeTest, AStoreOfAnotherClusterIsRefused) {
   Run([&](FabricWorld* world) {
     SimDisk medium;
