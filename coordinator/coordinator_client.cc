@@ -103,7 +103,10 @@ class NodeSessionImpl : public NodeSession {
     return stocs_.live;
   }
   StatusOr<RangeRecord> ReadRange(RangeId id) override;
-  StatusOr<std::vector<RangeRecord>> ReadRanges() override { return ReadRangeRecords(store_); }
+  StatusOr<std::vector<RangeRecord>> ReadRanges() override {
+    NOVA_ASSIGN_OR_RETURN(RangeRecords records, ReadRangeRecords(store_));
+    return std::move(records.whole);
+  }
   StatusOr<RangeRecord> UpdateRange(const RangeRecord& record) override;
   StatusOr<Handover> HandOverRange(const RangeRecord& before, const RangeRecord& after,
                                    Nanos doubt_ns) override;
@@ -539,20 +542,28 @@ StatusOr<StocId> DrawStocId(ConfigStore* store, const Uuid& store_uuid, const st
   return absl::UnavailableError("no StoC id could be drawn");
 }
 
-StatusOr<std::vector<RangeRecord>> ReadRangeRecords(ConfigStore* store) {
+StatusOr<RangeRecords> ReadRangeRecords(ConfigStore* store) {
   NOVA_RETURN_IF_ERROR(store->Sync());
   NOVA_ASSIGN_OR_RETURN(const std::vector<std::string> names, store->Children(kRangesPath));
-  std::vector<RangeRecord> records;
+  RangeRecords records;
   for (const std::string& name : names) {
-    const std::string path = StrCat(kRangesPath, "/", name);
+    uint64_t number = 0;
+    if (!absl::SimpleAtoi(name, &number)) continue;  // no range's
+    const std::string path = RangePath(RangeId(number));
     const StatusOr<Znode> node = store->Get(path);
     if (absl::IsNotFound(node.status())) continue;
     NOVA_RETURN_IF_ERROR(node.status());
     StatusOr<RangeRecord> record = RangeRecord::Decode(node->data, node->version);
-    if (!record.ok()) return Annotate(record.status(), path);
-    records.push_back(*std::move(record));
+    if (record.ok() && record->id != RangeId(number))
+      record = absl::DataLossError(StrCat("the record of range ", record->id.value()));
+    if (record.ok()) {
+      records.whole.push_back(*std::move(record));
+      continue;
+    }
+    if (records.unknown.empty()) records.why = Annotate(record.status(), path).ToString();
+    records.unknown.emplace_back(number);
   }
-  std::sort(records.begin(), records.end(),
+  std::sort(records.whole.begin(), records.whole.end(),
             [](const RangeRecord& a, const RangeRecord& b) { return a.id < b.id; });
   return records;
 }

@@ -197,8 +197,13 @@ StatusOr<StocId> DrawStocId(ConfigStore* store, const Uuid& store_uuid, const st
 StatusOr<Uuid> ReadClusterUuid(ConfigStore* store);
 // N1: once per process start. A process whose session expired joins again with the one it has.
 StatusOr<Incarnation> DrawIncarnation(ConfigStore* store);
-// Revocation (F1): what a StoC reads before it listens; `sync` first. By range id.
-StatusOr<std::vector<RangeRecord>> ReadRangeRecords(ConfigStore* store);
+// Revocation (F1): what a StoC reads before it listens; `sync` first.
+struct RangeRecords {
+  std::vector<RangeRecord> whole;  // by range id
+  std::vector<RangeId> unknown;    // ranges whose records do not decode
+  std::string why;                 // of the first of `unknown`, for people
+};
+StatusOr<RangeRecords> ReadRangeRecords(ConfigStore* store);
 
 // Where each range is, for routing.
 struct RangeRoute {

@@ -3,6 +3,11 @@
 #include "common/base/log.h"
 
 namespace nova {
+namespace {
+
+constexpr Epoch kEveryEpoch(UINT64_MAX);  // no range comes so far
+
+}  // namespace
 
 bool FenceTable::Admits(RangeId range, Epoch epoch) const {
   MutexLock lock(&mu_);
@@ -53,6 +58,17 @@ Epoch FenceTable::epoch(RangeId range) const {
   MutexLock lock(&mu_);
   const auto it = ranges_.find(range);
   return it == ranges_.end() ? Epoch() : it->second.epoch;
+}
+
+void FenceTable::RefuseAll(RangeId range) {
+  MutexLock lock(&mu_);
+  ranges_[range].epoch = kEveryEpoch;
+}
+
+void FenceTable::Learn(RangeId range, Epoch epoch) {
+  MutexLock lock(&mu_);
+  const auto it = ranges_.find(range);
+  if (it != ranges_.end() && it->second.epoch == kEveryEpoch) it->second.epoch = epoch;
 }
 
 }  // namespace nova

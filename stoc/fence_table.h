@@ -30,6 +30,11 @@ class FenceTable {
   // last Leave.
   bool Raise(RangeId range, Epoch epoch, absl::AnyInvocable<void()> drained);
   Epoch epoch(RangeId range) const;  // below it requests are refused; 0: none was told
+  // Nobody knows which epochs of the range are over: all are refused, until Learn tells. Before the first
+  // request.
+  void RefuseAll(RangeId range);
+  // The range's record says so: after RefuseAll the epochs below are refused, and no other. Else nothing.
+  void Learn(RangeId range, Epoch epoch);
 
   // Work between Enter and Leave.
   class Scope {

@@ -1,6 +1,7 @@
 #include "stoc/stoc_node.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/base/log.h"
 #include "common/rdma/fabric_metrics.h"
@@ -79,8 +80,10 @@ Status StocNode::Init() {
         metrics_);
   }
   NOVA_ASSIGN_OR_RETURN(self_.incarnation, DrawIncarnation(store_.get()));
-  NOVA_ASSIGN_OR_RETURN(const std::vector<RangeRecord> ranges, ReadRangeRecords(store_.get()));
-  for (const RangeRecord& range : ranges) fences_.Raise(range.id, range.epoch, [] {});
+  NOVA_ASSIGN_OR_RETURN(const RangeRecords ranges, ReadRangeRecords(store_.get()));
+  for (const RangeRecord& range : ranges.whole) fences_.Raise(range.id, range.epoch, [] {});
+  for (const RangeId range : ranges.unknown) fences_.RefuseAll(range);
+  NoteUnknown(ranges);
   NOVA_RETURN_IF_ERROR(Serve());
   NOVA_RETURN_IF_ERROR(Join());
   membership_ = std::make_unique<Thread>("stoc.membership.0", [this] { Membership(); });
@@ -227,13 +230,22 @@ void StocNode::Membership() {
 void StocNode::Collect() {
   const auto ranges = ReadRangeRecords(store_.get());
   if (!ranges.ok()) return;  // next time
-  std::vector<RangeId> all;
-  for (const RangeRecord& range : *ranges) {
+  NoteUnknown(*ranges);
+  std::vector<RangeId> all = ranges->unknown;
+  for (const RangeRecord& range : ranges->whole) {
     all.push_back(range.id);
+    fences_.Learn(range.id, range.epoch);
     const bool open = range.state == RangeState::kOpen;
     if (range.epoch > fences_.epoch(range.id) || open) server_->FenceOnBehalf(range.id, range.epoch, open);
   }
   files_->DeleteUnreadable(all);
+}
+
+void StocNode::NoteUnknown(const RangeRecords& ranges) {
+  if (std::exchange(unknown_ranges_, ranges.unknown) == ranges.unknown || ranges.unknown.empty()) return;
+  NOVA_LOG(WARNING) << options_.name << ": records of ranges that cannot be read: " << ranges.unknown.size()
+                    << "; nothing of these ranges is collected, and one whose epoch is not known is refused: "
+                    << ranges.why;
 }
 
 NodeReport StocNode::Report() {

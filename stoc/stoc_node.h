@@ -91,6 +91,8 @@ class StocNode {
   // Reads the ranges' records: fences epochs that have risen, frees what is below an OPEN one, and deletes
   // the unreadable files that no range needs (N4).
   void Collect();
+  // Logs which ranges' records cannot be read, when that changes: they are refused or left as they are.
+  void NoteUnknown(const RangeRecords& ranges);
   NodeReport Report();  // the content of a heartbeat; waits for no disk
 
   const StocOptions options_;
@@ -99,7 +101,8 @@ class StocNode {
   NodeInfo self_;  // filled in by Init; constant from then on
   Uuid cluster_;   // the same
 
-  std::unique_ptr<ConfigStore> store_;  // of the membership thread, once it runs
+  std::unique_ptr<ConfigStore> store_;   // of the membership thread, once it runs
+  std::vector<RangeId> unknown_ranges_;  // likewise; as NoteUnknown was last told
   std::unique_ptr<NodeSession> session_;
   DiskWatch disk_;
   std::unique_ptr<DiskProbe> probe_;

@@ -16,6 +16,7 @@
 namespace nova {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
@@ -96,13 +97,13 @@ struct Cluster {
     for (const char* path : {kNodesPath, kStocsPath, kRangesPath, kEpochsPath})
       EXPECT_TRUE(admin->Create(path, "").ok());
   }
-  void PutRange(Epoch epoch, RangeState state) {
+  void PutRange(Epoch epoch, RangeState state, RangeId range = kRange) {
     RangeRecord r;
-    r.id = kRange;
+    r.id = range;
     r.epoch = epoch;
     r.state = state;
-    Status s = admin->Create(RangePath(kRange), r.Encode());
-    if (absl::IsAlreadyExists(s)) s = admin->Set(RangePath(kRange), r.Encode(), -1);
+    Status s = admin->Create(RangePath(range), r.Encode());
+    if (absl::IsAlreadyExists(s)) s = admin->Set(RangePath(range), r.Encode(), -1);
     EXPECT_TRUE(s.ok()) << s;
   }
 
@@ -168,11 +169,11 @@ struct Client {
       : client(world, name, incarnation) {
     client.stocs->UpdateStocs({node});
   }
-  Outcome Open(const NodeInfo& node, Epoch epoch, uint32_t index = 0) {
+  Outcome Open(const NodeInfo& node, Epoch epoch, uint32_t index = 0, RangeId range = kRange) {
     Outcome outcome = Outcome::kInternal;
     Notification done;
     client.On(0, [&] {
-      client.stocs->OpenSegment(client.xchgs[0].get(), {node.stoc_id, node.incarnation}, kRange, epoch, kLog,
+      client.stocs->OpenSegment(client.xchgs[0].get(), {node.stoc_id, node.incarnation}, range, epoch, kLog,
                                 index, 1 << 20, Soon(), [&](Outcome o, RemoteBuffer) {
                                   outcome = o;
                                   done.Notify();
@@ -306,6 +307,65 @@ TEST_P(StocNodeTest, EpochsAreLoadedBeforeItServes) {  // F1
     EXPECT_TRUE(absl::IsFailedPrecondition(client.client.stocs->AppendFile(
         {p.node->self().stoc_id}, FileId(1), {kRange, Epoch(4), 0}, 0, true, "edit", Soon())));
     EXPECT_EQ(client.Open(p.node->self(), Epoch(5)), Outcome::kOk);
+  });
+}
+
+TEST_P(StocNodeTest, F1ARangeWhoseRecordCannotBeReadIsRefusedAlone) {
+  Run([&](FabricWorld* world) {
+    constexpr RangeId kOther(8);
+    Cluster cluster(world);
+    cluster.PutRange(Epoch(3), RangeState::kOpen);
+    cluster.PutRange(Epoch(2), RangeState::kOpen, kOther);
+    ASSERT_TRUE(cluster.admin->Set(RangePath(kRange), "garbage", -1).ok());
+    SimDisk medium;
+    const auto disk = medium.Mount();
+    // Nobody knows whose it is, so it is needed as long as one range has not said otherwise.
+    const StocFileId unreadable = FileId(9);
+    ASSERT_TRUE(disk->MakeDirectory("files").ok());
+    ASSERT_TRUE(FormatStore(disk.get(), {{1, 1}, kCluster, StocId(3)}).ok());
+    ASSERT_TRUE(disk->Create("files/" + unreadable.ToString()).ok());
+    Process p(&cluster, disk.get());
+    ASSERT_TRUE(p.Start().ok());
+    const NodeInfo self = p.node->self();
+    Client client(world, self);
+    StocClient* const stocs = client.client.stocs.get();
+    EXPECT_EQ(client.Open(self, Epoch(2), 0, kOther), Outcome::kOk);
+    for (const uint64_t epoch : {2, 3, 100}) {
+      EXPECT_EQ(client.Open(self, Epoch(epoch)), Outcome::kNotOwner);
+      EXPECT_FALSE(stocs->Fence(self.stoc_id, kRange, Epoch(epoch), Soon()).ok());
+      EXPECT_FALSE(stocs->DropUnreadable(self.stoc_id, kRange, Epoch(epoch), {unreadable}, Soon()).ok());
+    }
+    ASSERT_TRUE(stocs->DropUnreadable(self.stoc_id, kOther, Epoch(2), {unreadable}, Soon()).ok());
+    cluster.PutRange(Epoch(4), RangeState::kOpen, kOther);
+    EXPECT_TRUE(Eventually([&] { return client.Open(self, Epoch(2), 1, kOther) == Outcome::kNotOwner; }))
+        << "other ranges' records are read";
+    SleepFor(500 * kMillisecond);
+    EXPECT_THAT(*stocs->ListUnreadable(self.stoc_id, Soon()), ElementsAre(unreadable));
+    // Once the record can be read again the range is what it says.
+    cluster.PutRange(Epoch(3), RangeState::kOpen);
+    EXPECT_TRUE(Eventually([&] { return client.Open(self, Epoch(3)) == Outcome::kOk; }));
+    EXPECT_EQ(client.Open(self, Epoch(2), 1), Outcome::kNotOwner);
+    ASSERT_TRUE(stocs->DropUnreadable(self.stoc_id, kRange, Epoch(3), {unreadable}, Soon()).ok());
+    EXPECT_TRUE(Eventually([&] { return stocs->ListUnreadable(self.stoc_id, Soon())->empty(); }));
+  });
+}
+
+// A node that runs knows the epoch: it goes on with it.
+TEST_P(StocNodeTest, F1ARecordThatCannotBeReadAnyMoreChangesNothing) {
+  Run([&](FabricWorld* world) {
+    Cluster cluster(world);
+    cluster.PutRange(Epoch(3), RangeState::kOpen);
+    SimDisk medium;
+    const auto disk = medium.Mount();
+    Process p(&cluster, disk.get());
+    ASSERT_TRUE(p.Start().ok());
+    const NodeInfo self = p.node->self();
+    Client client(world, self);
+    ASSERT_EQ(client.Open(self, Epoch(3)), Outcome::kOk);
+    ASSERT_TRUE(cluster.admin->Set(RangePath(kRange), "garbage", -1).ok());
+    SleepFor(500 * kMillisecond);
+    EXPECT_EQ(client.Open(self, Epoch(3), 1), Outcome::kOk);
+    EXPECT_EQ(client.Open(self, Epoch(2), 1), Outcome::kNotOwner);
   });
 }
 
