@@ -45,7 +45,6 @@ class Stepper {
     s_.coord_epoch = e.coord_epoch;
     s_.elected_ns = now_;
     s_.longest_lease_ns = e.longest_lease_ns;
-    s_.stocs_version = e.coord_epoch.value() << 32;
   }
 
   void operator()(const AuthorityEvent& e) { s_.authority_until_ns = e.until_ns; }
@@ -167,7 +166,8 @@ class Stepper {
   // The node's standing; of a registered one its lease, StoCs, exclusions, assignments and releases.
   HeartbeatAnswer Answer(const HeartbeatEvent& e) {
     HeartbeatAnswer answer;
-    answer.stocs_version = s_.stocs_version;
+    const bool has_list = s_.stocs_version != 0;
+    answer.stocs_version = has_list ? s_.stocs_version : e.stocs_version;
     const auto node = s_.nodes.find(e.name);
     if (node == s_.nodes.end() || node->second.incarnation < e.incarnation) return answer;
     if (node->second.incarnation > e.incarnation) {
@@ -177,7 +177,7 @@ class Stepper {
     answer.standing = Standing::kRegistered;
     TakeReport(e);
     if (node->second.role == Role::kLtc) answer.settings = s_.settings;
-    if (e.stocs_version != s_.stocs_version) {
+    if (has_list && e.stocs_version != s_.stocs_version) {
       answer.stocs = s_.live_stocs;
       answer.lost_stocs = s_.lost_stocs;
     }
@@ -627,6 +627,7 @@ class Stepper {
     for (const auto& [id, stoc] : s_.stocs) {
       if (stoc.record.presence == StocPresence::kLost && !live_ids.contains(id)) lost.push_back(id);
     }
+    if (s_.stocs_version == 0) s_.stocs_version = s_.coord_epoch.value() << 32;  // there is a list
     if (live == s_.live_stocs && lost == s_.lost_stocs) return;
     s_.live_stocs = std::move(live);
     s_.lost_stocs = std::move(lost);

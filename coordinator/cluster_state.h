@@ -177,7 +177,8 @@ struct HeartbeatAnswer {
     Nanos wait_ns = 0;   // until the lease of the owner before has ended for sure (wait, R5)
   };
   std::vector<Assigned> assigned;  // it is to open them
-  uint64_t stocs_version = 0;      // of the list of StoCs, as of the last tick
+  // Of the list of StoCs, as of the last tick; the node's own before the first one.
+  uint64_t stocs_version = 0;
   // Both only when the version differs from the node's.
   std::vector<NodeInfo> stocs;
   std::vector<StocId> lost_stocs;
@@ -252,7 +253,8 @@ struct ClusterState {
   LtcSettings settings;                            // as last read
   int64_t settings_version = -1;                   // of the znode that they are of
   RebuildPace rebuild;
-  // What nodes are told of StoCs, as of the last tick; the version rises when any of it changes.
+  // What nodes are told of StoCs, as of the last tick; the version rises when any of it changes. 0: no tick
+  // of this term was so far, and nodes are left what they know.
   uint64_t stocs_version = 0;
   std::vector<NodeInfo> live_stocs;  // ascending names; as AsTold says
   std::vector<StocId> lost_stocs;    // ascending

@@ -469,6 +469,54 @@ TEST(ClusterStateTest, DecidesAsWrittenDown) {
   EXPECT_GT(files, 0);
 }
 
+// A leader answers before its first tick: an empty list would pass for a cluster without StoCs, and the next
+// one for the return of them all.
+TEST(ClusterStateTest, NobodyIsToldOfStocsBeforeTheLeaderHasLookedAtThem) {
+  ClusterState state;
+  const auto step = [&state](const ClusterEvent& event) { return Step({}, &state, event, kSecond); };
+  NodeInfo stoc, ltc;
+  stoc.name = "stoc-1";
+  stoc.role = Role::kStoc;
+  stoc.stoc_id = StocId(1);
+  stoc.incarnation = Incarnation(1);
+  ltc.name = "ltc-1";
+  ltc.role = Role::kLtc;
+  ltc.incarnation = Incarnation(2);
+  step(ElectedEvent{CoordEpoch(3), 2 * kSecond});
+  step(AuthorityEvent{100 * kSecond});
+  step(NodeSeenEvent{stoc});
+  step(NodeSeenEvent{ltc});
+  const uint64_t known = CoordEpoch(2).value() << 32 | 7;
+  const HeartbeatEvent heartbeat{ltc.name, ltc.incarnation, known, {}};
+  const HeartbeatAnswer early = *step(heartbeat).answer;
+  EXPECT_EQ(early.standing, Standing::kRegistered);
+  EXPECT_GT(early.lease_ns, 0);
+  EXPECT_EQ(early.stocs_version, known) << "what the LTC knows is left as it is";
+  step(TickEvent{});
+  const HeartbeatAnswer next = *step(heartbeat).answer;
+  EXPECT_EQ(next.stocs_version >> 32, 3u);
+  ASSERT_EQ(next.stocs.size(), 1u);
+  EXPECT_EQ(next.stocs.front().name, "stoc-1");
+}
+
+// Where there is none a leader says so, and once.
+TEST(ClusterStateTest, ThatThereAreNoStocsIsToldToo) {
+  ClusterState state;
+  NodeInfo ltc;
+  ltc.name = "ltc-1";
+  ltc.role = Role::kLtc;
+  ltc.incarnation = Incarnation(2);
+  Step({}, &state, ElectedEvent{CoordEpoch(3), 0}, 0);
+  Step({}, &state, NodeSeenEvent{ltc}, 0);
+  Step({}, &state, TickEvent{}, 0);
+  const uint64_t listed = state.stocs_version;
+  const HeartbeatEvent heartbeat{ltc.name, ltc.incarnation, CoordEpoch(2).value() << 32 | 7, {}};
+  EXPECT_EQ(Step({}, &state, heartbeat, 0).answer->stocs_version, listed);
+  EXPECT_EQ(listed >> 32, 3u);
+  Step({}, &state, TickEvent{}, 0);
+  EXPECT_EQ(state.stocs_version, listed);
+}
+
 // Two threads read the znode, and the one that read first tells it last.
 TEST(ClusterStateTest, SettingsThatWereReadBeforeThoseItHasAreIgnored) {
   ClusterState state;
