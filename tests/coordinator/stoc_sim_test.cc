@@ -270,10 +270,11 @@ TEST(StocSimTest, N5OneThatIsLostAndNeededByNobodyIsForgottenAndMayComeBack) {
       CoordinatorClient client = w.cluster.NewClient();
       const StocId id = w.stoc(1)->id();
       const auto why_not = [&] { return std::string(client.Forget(id, Soon()).message()); };
-      EXPECT_EQ(why_not(), "StoC 1 (stoc-1) is up, and not lost");
+      const std::string name = StrCat("StoC ", id.value(), " (stoc-1)");
+      EXPECT_EQ(why_not(), name + " is up, and not lost");
       w.stoc(1)->Cut();
       SleepFor(6 * kSecond);
-      EXPECT_EQ(why_not(), "StoC 1 (stoc-1) is away, and not lost");
+      EXPECT_EQ(why_not(), name + " is away, and not lost");
       RangeRecord record;
       record.id = RangeId(1);
       record.log_groups = {{GroupId(1), {{id, Incarnation(70)}}}};
@@ -281,7 +282,7 @@ TEST(StocSimTest, N5OneThatIsLostAndNeededByNobodyIsForgottenAndMayComeBack) {
       ASSERT_TRUE(w.cluster.admin()->Create(RangePath(record.id), record.Encode()).ok());
       ASSERT_TRUE(w.Drain("stoc-1").ok());
       w.WaitFor([&](const StocList& list) { return IsLost(list, id); }, 2 * kSecond);
-      EXPECT_EQ(why_not(), "StoC 1 (stoc-1): 1 log group left");
+      EXPECT_EQ(why_not(), name + ": 1 log group left");
       ASSERT_TRUE(w.cluster.admin()->Delete(RangePath(record.id)).ok());
       SleepFor(kSecond);
       w.cluster.config().set_faults(20 * kMillisecond, 10);
