@@ -179,10 +179,15 @@ Status NodeSessionImpl::Join() {
         StrCat("bad node name '", options_.node.name, "': 1 to 64 letters, digits, '.', '_', '-'"));
   }
   NOVA_ASSIGN_OR_RETURN(cluster_, ReadClusterUuid(store_));
+  if (!options_.cluster.IsNil() && cluster_ != options_.cluster) {
+    return absl::InvalidArgumentError(StrCat("the configuration store is of cluster ", cluster_.ToString(),
+                                             ", ", options_.node.name, " belongs to cluster ",
+                                             options_.cluster.ToString()));
+  }
   if (options_.node.incarnation == Incarnation()) {
     NOVA_ASSIGN_OR_RETURN(options_.node.incarnation, DrawIncarnation(store_));
   } else {
-    // Where an older copy of the store was put back the counter would give the number again (incarnation, N1).
+    // Where an older copy of the store was put back the counter would give it again (incarnation, N1).
     NOVA_RETURN_IF_ERROR(store_->RaiseCounter(kIncarnationPath, options_.node.incarnation.value()));
   }
   NOVA_RETURN_IF_ERROR(Annotate(Register(), StrCat("registering ", options_.node.name)));

@@ -142,6 +142,7 @@ struct NodeEvents {
 
 struct NodeOptions {
   NodeInfo node;  // incarnation: the process' (DrawIncarnation); 0: JoinCluster draws one
+  Uuid cluster;   // that it belongs to; nil: any
   // Between two heartbeats; a fifth of it while the coordinator says that ranges change owners.
   Nanos heartbeat_ns = 500 * kMillisecond;
   double clock_rate_error = 0.01;             // rho of C3
@@ -184,7 +185,8 @@ class NodeSession {
 };
 
 // Draws an incarnation (N1), or sees to it that nobody else draws the one that is given; registers, and
-// heartbeats until destroyed. Unavailable: no ZooKeeper or no cluster yet.
+// heartbeats until destroyed. Unavailable: no ZooKeeper or no cluster yet. InvalidArgument: the store is
+// another cluster's; no node's name. FailedPrecondition: a later process has the name.
 StatusOr<std::unique_ptr<NodeSession>> JoinCluster(ConfigStore* store,
                                                    std::unique_ptr<ControlChannel> channel,
                                                    NodeOptions options, NodeEvents events);

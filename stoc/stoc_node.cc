@@ -180,6 +180,7 @@ void StocNode::AddMetrics() {
 Status StocNode::Join() {
   NodeOptions node;
   node.node = self_;
+  node.cluster = cluster_;
   node.heartbeat_ns = options_.heartbeat_ns;
   NodeEvents events;
   events.lost = [this](const std::string& why) {

@@ -192,6 +192,7 @@ std::string LtcNode::host() const { return options_.host.empty() ? HostOf(addres
 
 Status LtcNode::Join(std::unique_ptr<ConfigStore> store) {
   NodeOptions node;
+  node.cluster = identity_.cluster;
   node.node.name = options_.name;
   node.node.role = Role::kLtc;
   node.node.incarnation = identity_.incarnation;

@@ -1,6 +1,9 @@
 // A cluster boots in simulation, serves, and survives the loss of an LTC and of a StoC.
 #include <gtest/gtest.h>
 
+#include <optional>
+
+#include "coordinator/znodes.h"
 #include "tests/cluster_sim/scenario.h"
 
 namespace nova {
@@ -77,6 +80,46 @@ TEST(ClusterSimTest, AnLtcWhoseNameALaterProcessHasIsToEnd) {
     store->Expire();
     ASSERT_TRUE(cluster.WaitOpen(4, 20 * kSecond)) << "the other one has its ranges";
     EXPECT_TRUE(client->Put(KeyOf(1), "v").ok());
+  });
+}
+
+// What the store says of the node; nullopt: it is not registered.
+std::optional<NodeInfo> RegisteredAs(ConfigStore* store, const std::string& node) {
+  const StatusOr<Znode> znode = store->Get(NodePath(node));
+  return znode.ok() ? std::optional(*DecodeNodeInfo(znode->data)) : std::nullopt;
+}
+
+// The node's session with the store ends, and it learns of that.
+void ExpireSession(SimCluster* cluster, const std::string& node) {
+  cluster->CutConfig(node, true);
+  SleepFor(6 * kSecond);
+  cluster->CutConfig(node, false);
+  SleepFor(3 * kSecond);
+}
+
+// The store behind the address is another cluster's, or was made anew.
+TEST(ClusterSimTest, NodesThatRunJoinNoOtherCluster) {
+  Simulation sim(1);
+  SetUpSimLog(&sim);
+  sim.Run([] {
+    FourRanges w;
+    SimCluster& cluster = w.cluster;
+    const auto store = cluster.config()->NewSession();
+    const std::string own = store->Get(kClusterPath)->data;
+    ASSERT_TRUE(store->Set(kClusterPath, ClusterRecord{kClusterFormat, Uuid{9, 9}}.Encode(), -1).ok());
+    for (const char* node : {"ltc-0", "stoc-0"}) {
+      ExpireSession(&cluster, node);
+      SleepFor(5 * kSecond);
+      EXPECT_FALSE(RegisteredAs(store.get(), node).has_value()) << node;
+    }
+    EXPECT_FALSE(cluster.ltc("ltc-0")->superseded().HasBeenNotified()) << "it waits for its own";
+    EXPECT_FALSE(cluster.stoc("stoc-0")->superseded().HasBeenNotified());
+    ASSERT_TRUE(store->Set(kClusterPath, own, -1).ok());
+    SleepFor(5 * kSecond);
+    for (const char* node : {"ltc-0", "stoc-0"})
+      EXPECT_TRUE(RegisteredAs(store.get(), node).has_value()) << node;
+    ASSERT_TRUE(cluster.WaitOpen(4, 20 * kSecond));
+    EXPECT_TRUE(w.client->Put(KeyOf(1), "v").ok());
   });
 }
 
