@@ -176,7 +176,10 @@ class Stepper {
     }
     answer.standing = Standing::kRegistered;
     TakeReport(e);
-    if (node->second.role == Role::kLtc) answer.settings = s_.settings;
+    if (node->second.role == Role::kLtc) {
+      answer.settings = s_.settings;
+      answer.draining = node->second.draining;
+    }
     if (has_list && e.stocs_version != s_.stocs_version) {
       answer.stocs = s_.live_stocs;
       answer.lost_stocs = s_.lost_stocs;

@@ -185,6 +185,7 @@ struct HeartbeatAnswer {
   uint64_t forgiven_disk_faults = 0;  // of a StoC: of its process' disk
   LtcSettings settings;               // of an LTC
   bool ask_again_soon = false;        // of an LTC: ranges change owners, and it may be given one
+  bool draining = false;              // of an LTC: as it is registered
 };
 struct ClusterDecisions {
   std::vector<RangeMove> moves;

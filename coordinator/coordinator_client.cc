@@ -346,6 +346,7 @@ void NodeSessionImpl::TakeReply(Nanos sent_ns, const std::string& bytes) {
   }
   if (events_.faults_forgiven) events_.faults_forgiven(reply.forgiven_disk_faults());
   if (events_.settings) events_.settings(SettingsOf(reply));
+  if (events_.draining) events_.draining(reply.draining());
   std::map<std::pair<RangeId, Epoch>, Nanos> ends;
   for (const proto::Assignment& a : reply.assigned()) {
     StatusOr<RangeRecord> record = RangeRecord::Decode(a.record(), a.version());

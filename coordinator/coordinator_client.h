@@ -137,6 +137,8 @@ struct NodeEvents {
   std::function<void(uint64_t faults)> faults_forgiven;
   // Of an LTC, with each heartbeat: all that an operator has set.
   std::function<void(const LtcSettings&)> settings;
+  // Of an LTC, with each heartbeat: whether an operator drains it. Its next registration is to say so.
+  std::function<void(bool)> draining;
   std::function<NodeReport()> report;  // the content of the next heartbeat
 };
 

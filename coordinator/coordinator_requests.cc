@@ -123,6 +123,7 @@ proto::HeartbeatReply ReplyOf(const HeartbeatAnswer& answer, CoordEpoch coord_ep
   }
   out.set_forgiven_disk_faults(answer.forgiven_disk_faults);
   out.set_ask_again_soon(answer.ask_again_soon);
+  out.set_draining(answer.draining);
   for (const StocId stoc : answer.lost_stocs) out.add_lost_stocs(stoc.value());
   for (const auto& [name, value] : answer.settings.Given()) {
     proto::Setting* setting = out.add_settings();

@@ -199,6 +199,7 @@ Status LtcNode::Join(std::unique_ptr<ConfigStore> store) {
   node.node.address = address();
   node.node.host = host();
   node.node.metrics_address = options_.metrics_address;
+  node.node.draining = draining_.load();
   node.heartbeat_ns = options_.heartbeat_ns;
   auto membership = std::make_shared<Membership>();
   membership->store = std::move(store);
@@ -236,6 +237,7 @@ NodeEvents LtcNode::Events() {
   e.release = [this](RangeId r, Epoch epoch) { OnRelease(r, epoch); };
   e.stocs = [this](const StocList& stocs) { OnStocs(stocs); };
   e.settings = [this](const LtcSettings& settings) { OnSettings(settings); };
+  e.draining = [this](bool draining) { draining_.store(draining); };
   e.lost = [this](const std::string& why) { OnSessionLost(why); };
   e.report = [this] { return Report(); };
   return e;

@@ -189,6 +189,7 @@ class LtcNode {
   RangeTotals totals_;                      // what they have counted; drops them
   std::atomic<Nanos> stoc_returned_ns_{0};  // a StoC that was not there is since then; 0: seen to
   std::atomic<bool> stopping_{false};       // set by Stop and the destructor: takes no new ranges
+  std::atomic<bool> draining_{false};       // by the coordinator's last word; the next registration says so
   Notification stop_;                       // ends the housekeeping thread
   std::unique_ptr<Thread> housekeeping_;
 };

@@ -97,6 +97,38 @@ void ExpireSession(SimCluster* cluster, const std::string& node) {
   SleepFor(3 * kSecond);
 }
 
+// A drain that nobody asks for again, for its command gave up watching, goes on.
+TEST(ClusterSimTest, ADrainOfAnLtcOutlivesItsSessionAndNotItsProcess) {
+  Simulation sim(1);
+  SetUpSimLog(&sim);
+  sim.Run([] {
+    FourRanges w;
+    SimCluster& cluster = w.cluster;
+    const auto store = cluster.config()->NewSession();
+    CoordinatorClient coordinators = cluster.NewCoordinatorClient();
+    std::string left;
+    ASSERT_TRUE(coordinators.Drain("ltc-0", Now() + 5 * kSecond, &left).ok());
+    SleepFor(5 * kSecond);
+    const Incarnation incarnation = RegisteredAs(store.get(), "ltc-0")->incarnation;
+    const int64_t created = store->Get(NodePath("ltc-0"))->created;
+    ExpireSession(&cluster, "ltc-0");
+    ASSERT_GT(store->Get(NodePath("ltc-0"))->created, created) << "it has registered anew";
+    EXPECT_EQ(RegisteredAs(store.get(), "ltc-0")->incarnation, incarnation);
+    EXPECT_TRUE(RegisteredAs(store.get(), "ltc-0")->draining);
+    SleepFor(30 * kSecond);  // it would be given its share again
+    for (const auto& [id, record] : cluster.Records()) EXPECT_EQ(record.owner, "ltc-1");
+    ASSERT_TRUE(coordinators.Undrain("ltc-0", Now() + 5 * kSecond).ok());
+    SleepFor(kSecond);
+    ExpireSession(&cluster, "ltc-0");
+    EXPECT_FALSE(RegisteredAs(store.get(), "ltc-0")->draining);
+    ASSERT_TRUE(coordinators.Drain("ltc-0", Now() + 5 * kSecond, &left).ok());
+    SleepFor(5 * kSecond);
+    cluster.Kill("ltc-0");
+    ASSERT_TRUE(cluster.Start("ltc-0").ok());
+    EXPECT_FALSE(RegisteredAs(store.get(), "ltc-0")->draining) << "another process of that name";
+  });
+}
+
 // The store behind the address is another cluster's, or was made anew.
 TEST(ClusterSimTest, NodesThatRunJoinNoOtherCluster) {
   Simulation sim(1);
