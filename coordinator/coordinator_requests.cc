@@ -155,7 +155,7 @@ StatusOr<std::string> CoordinatorRequests::Handle(const std::string& method, con
 
 std::string CoordinatorRequests::WhyNoLeader() const {
   const Nanos silence = session_->Silence();
-  return silence == 0 ? ""
+  return silence == 0 ? election_->WhyNone()
                       : StrCat("no leader is known: ", options_.store, " has not answered for ",
                                silence / kSecond, " s");
 }

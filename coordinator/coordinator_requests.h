@@ -37,7 +37,7 @@ class CoordinatorRequests {
  private:
   // Calls the handler of that name.
   StatusOr<std::string> Dispatch(const std::string& method, const std::string& request);
-  // Why this coordinator knows of no leader: the store does not answer; empty: it does.
+  // Why this coordinator knows of no leader: the store does not answer, or nobody can lead; empty: neither.
   std::string WhyNoLeader() const;
   // One method each: parses the request, asks the part that knows, serializes its answer.
   StatusOr<std::string> HandleHeartbeat(const std::string& request);

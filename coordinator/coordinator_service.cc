@@ -210,6 +210,10 @@ void CoordinatorService::Run() {
     } else if (absl::IsAlreadyExists(term.status())) {
       WaitForVacancy(store.get());
     } else if (!absl::IsAborted(term.status())) {
+      if (const uint64_t met = campaign_failures_.Due()) {
+        NOVA_LOG(WARNING) << options_.name << " cannot become the leader (" << met
+                          << " times so far): " << term.status();
+      }
       session_.Pause(kRetryNs);
     }
   }

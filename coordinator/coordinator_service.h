@@ -16,6 +16,7 @@
 #include <optional>
 #include <string>
 
+#include "common/base/log_throttle.h"
 #include "common/base/metrics.h"
 #include "common/base/thread.h"
 #include "common/config/config_store.h"
@@ -94,6 +95,7 @@ class CoordinatorService {
   ClusterMirror mirror_;
   RangeMovers movers_;
   CoordinatorRequests requests_;
+  LogThrottle campaign_failures_;  // lines about them
   std::unique_ptr<Thread> main_;
 };
 

@@ -12,8 +12,20 @@ constexpr int kSettleTries = 100;
 }  // namespace
 
 StatusOr<Term> Election::Campaign(const std::shared_ptr<ConfigStore>& store) {
-  NOVA_ASSIGN_OR_RETURN(const Znode node, store->Get(kCoordPath));
-  NOVA_ASSIGN_OR_RETURN(const CoordRecord before, CoordRecord::Decode(node.data));
+  const StatusOr<Znode> node = store->Get(kCoordPath);
+  const StatusOr<CoordRecord> before = node.ok() ? CoordRecord::Decode(node->data) : node.status();
+  {
+    MutexLock lock(&mu_);
+    const bool tells = absl::IsNotFound(before.status()) || absl::IsDataLoss(before.status());
+    no_record_ = tells ? Annotate(before.status(), kCoordPath) : OkStatus();
+    if (tells) return no_record_;
+  }
+  NOVA_RETURN_IF_ERROR(before.status());
+  return CampaignAfter(store, *before, node->version);
+}
+
+StatusOr<Term> Election::CampaignAfter(const std::shared_ptr<ConfigStore>& store, const CoordRecord& before,
+                                       int64_t version) {
   CoordRecord mine;
   mine.coord_epoch = CoordEpoch(before.coord_epoch.value() + 1);
   mine.leader = options_.name;
@@ -21,14 +33,14 @@ StatusOr<Term> Election::Campaign(const std::shared_ptr<ConfigStore>& store) {
   mine.max_lease_ns = std::max(before.max_lease_ns, options_.lease_ns);
   mine.nonce = Uuid::Generate();
   const Status s = store->Multi({ConfigOp::Create(kCoordLeaderPath, options_.name, true),
-                                 ConfigOp::Set(kCoordPath, mine.Encode(), node.version)});
-  if (s.ok()) return Term{store, mine.coord_epoch, node.version + 1, mine.max_lease_ns, mine.nonce};
-  if (absl::IsUnknown(s)) return SettleElection(store, mine, node.version);
+                                 ConfigOp::Set(kCoordPath, mine.Encode(), version)});
+  if (s.ok()) return Term{store, mine.coord_epoch, version + 1, mine.max_lease_ns, mine.nonce};
+  if (absl::IsUnknown(s)) return SettleElection(store, mine, version);
   if (!absl::IsAlreadyExists(s)) return s;
   NOVA_ASSIGN_OR_RETURN(const Znode leader, store->Get(kCoordLeaderPath));
   if (leader.mine) {  // left from a term of ours that ended in doubt
     NOVA_RETURN_IF_ERROR(
-        store->Multi({ConfigOp::Check(kCoordPath, node.version), ConfigOp::Delete(kCoordLeaderPath)}));
+        store->Multi({ConfigOp::Check(kCoordPath, version), ConfigOp::Delete(kCoordLeaderPath)}));
     return absl::AbortedError("campaign again");
   }
   MutexLock lock(&mu_);
@@ -159,6 +171,11 @@ bool Election::CarriesOut(CoordEpoch term, Term* out) const {
 Term Election::LatestTerm() const {
   MutexLock lock(&mu_);
   return term_;
+}
+
+std::string Election::WhyNone() const {
+  MutexLock lock(&mu_);
+  return no_record_.ok() ? "" : StrCat("no leader is known: ", no_record_.message());
 }
 
 std::string Election::LeaderText() const {

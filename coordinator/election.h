@@ -41,7 +41,8 @@ class Election {
  public:
   explicit Election(ElectionOptions options) : options_(std::move(options)) {}
 
-  // Tries to become the leader, once.
+  // Tries to become the leader, once. NotFound, DataLoss: nobody can, for /coord is not there, or does not
+  // decode.
   StatusOr<Term> Campaign(const std::shared_ptr<ConfigStore>& store);
   // Leaves in order when the session still lives; else the node goes with the session.
   void Vacate(ConfigStore* store);
@@ -65,10 +66,15 @@ class Election {
   StatusOr<Term> CurrentTerm() const;                 // as CheckLeading
   bool CarriesOut(CoordEpoch term, Term* out) const;  // it is the term that leads now
   Term LatestTerm() const;                            // also one that is over
+  // Why nobody can become the leader, as Campaign saw it last, for people; empty: somebody can.
+  std::string WhyNone() const;
   // Who leads, as far as known, for people.
   std::string LeaderText() const;
 
  private:
+  // Campaign, from that version of /coord.
+  StatusOr<Term> CampaignAfter(const std::shared_ptr<ConfigStore>& store, const CoordRecord& before,
+                               int64_t version);
   // Whether the multi of Campaign, whose answer was lost, has made us the leader.
   StatusOr<Term> SettleElection(const std::shared_ptr<ConfigStore>& store, const CoordRecord& mine,
                                 int64_t version_before);
@@ -78,7 +84,8 @@ class Election {
   const ElectionOptions options_;
   mutable Mutex mu_;
   bool leading_ ABSL_GUARDED_BY(mu_) = false;
-  Term term_ ABSL_GUARDED_BY(mu_);  // the latest
+  Term term_ ABSL_GUARDED_BY(mu_);         // the latest
+  Status no_record_ ABSL_GUARDED_BY(mu_);  // see WhyNone
   std::string leader_name_ ABSL_GUARDED_BY(mu_);
   std::string leader_address_ ABSL_GUARDED_BY(mu_);  // of another one, as far as known
 };

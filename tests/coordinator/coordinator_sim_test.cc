@@ -528,6 +528,27 @@ TEST(CoordinatorSimTest, AStoreThatDoesNotAnswerIsNamedByEachCoordinator) {
   });
 }
 
+// Somebody has deleted /coord, say.
+TEST(CoordinatorSimTest, WhyNoCoordinatorCanBecomeTheLeaderIsTold) {
+  InSimulation(15, [] {
+    SimCluster cluster;
+    CoordinatorService* const c1 = cluster.StartCoordinator("c1");
+    SleepFor(kSecond);
+    ASSERT_TRUE(c1->leading());
+    ASSERT_TRUE(cluster.admin()->Delete(kCoordPath).ok());
+    cluster.coordinator_session("c1")->Expire();
+    SleepFor(8 * kSecond);
+    const std::string why = "no leader is known: /coord: ";
+    EXPECT_EQ(c1->StatusText().find(StrCat("coordinator c1 does not lead; ", why)), 0u) << c1->StatusText();
+    const Status s = cluster.NewClient().StatusText(Now() + kSecond).status();
+    EXPECT_NE(s.message().find(why), s.message().npos) << s;
+    ASSERT_TRUE(cluster.admin()->Create(kCoordPath, "").ok());
+    SleepFor(8 * kSecond);
+    EXPECT_TRUE(c1->leading());
+    EXPECT_EQ(c1->StatusText().find("does not lead"), std::string::npos);
+  });
+}
+
 TEST(CoordinatorSimTest, AClusterOfALaterFormatIsRefused) {
   InSimulation(13, [] {
     MemoryConfig config;
