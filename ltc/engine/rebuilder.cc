@@ -13,13 +13,20 @@ constexpr Nanos kLongestPause = 60 * kSecond;
 constexpr int kMostDoublings = 6;
 constexpr Nanos kPassedOver = 30 * kSecond;  // a StoC, by all tables of the range
 
-bool IsOn(const TableInfo& table, StocId stoc) {
-  bool on = false;
-  ForEachPart(table, [&](uint32_t part) {
-    const std::vector<StocId>& stocs = *CopiesOf(table, part);
-    on = on || std::find(stocs.begin(), stocs.end(), stoc) != stocs.end();
+// Counts each table once for each StoC of `tables` that has a part of it.
+void CountTables(const Version& version, std::map<StocId, uint64_t>* tables) {
+  std::vector<uint64_t*> on;
+  version.ForEachTableOnce([&](const TableInfo& table) {
+    on.clear();
+    ForEachPart(table, [&](uint32_t part) {
+      for (const StocId stoc : *CopiesOf(table, part)) {
+        const auto it = tables->find(stoc);
+        if (it != tables->end() && std::find(on.begin(), on.end(), &it->second) == on.end())
+          on.push_back(&it->second);
+      }
+    });
+    for (uint64_t* const count : on) ++*count;
   });
-  return on;
 }
 
 }  // namespace
@@ -129,9 +136,27 @@ CopyPlan Rebuilder::PlanFor(const TableInfo& table, const CopyPlanner& planner) 
   return planner(table, {});  // from the first one again
 }
 
-uint64_t Rebuilder::TablesLeft(StocId stoc) const {
-  uint64_t left = jobs_->MayPlaceOn(stoc);  // first: a job that ends in between is counted
-  versions_->current()->ForEachTableOnce([&](const TableInfo& table) { left += IsOn(table, stoc); });
+std::map<StocId, uint64_t> Rebuilder::TablesLeft(const std::vector<StocId>& stocs) const {
+  std::map<StocId, uint64_t> left, tables;
+  if (stocs.empty()) return left;
+  // Jobs first: what one that ends in between has placed is counted.
+  for (const StocId stoc : stocs) left[stoc] = jobs_->MayPlaceOn(stoc);
+  const std::shared_ptr<const Version> version = versions_->current();
+  bool as_before = false;
+  {
+    MutexLock lock(&mu_);
+    // Without a reference of ours: the last one would let go of tables here, under the lock.
+    const bool same = !counted_.version.owner_before(version) && !version.owner_before(counted_.version);
+    as_before = same && counted_.stocs == stocs;
+    if (as_before) tables = counted_.tables;
+  }
+  if (!as_before) {
+    for (const StocId stoc : stocs) tables[stoc] = 0;
+    CountTables(*version, &tables);
+    MutexLock lock(&mu_);
+    counted_ = {version, stocs, tables};
+  }
+  for (const auto& [stoc, n] : tables) left[stoc] += n;
   return left;
 }
 

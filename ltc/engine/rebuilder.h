@@ -25,6 +25,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <set>
 #include <vector>
 
@@ -60,9 +61,10 @@ class Rebuilder {
     MutexLock lock(&mu_);
     return progress_;
   }
-  // Tables on a StoC that is to be left (JobBook::LeaveStocs), and jobs under way that may still place some
-  // there.
-  uint64_t TablesLeft(StocId stoc) const;
+  // Of each of these StoCs, which ascend and are to be left (JobBook::LeaveStocs): the tables on it, and jobs
+  // under way that may still place some there. Looks at the tables once for all of the StoCs, and again only
+  // when the tables or the StoCs are others than at the last call.
+  std::map<StocId, uint64_t> TablesLeft(const std::vector<StocId>& stocs) const;
 
  private:
   // A table that Look found, in the order in which tables go.
@@ -76,6 +78,13 @@ class Rebuilder {
     int times = 0;            // attempts since the last success
     Nanos not_before_ns = 0;  // it pauses until then
     std::set<StocId> tried;   // in vain, since all were
+  };
+
+  // How many tables of a version are on some StoCs.
+  struct Counted {
+    std::weak_ptr<const Version> version;
+    std::vector<StocId> stocs;  // which those are
+    std::map<StocId, uint64_t> tables;
   };
 
   // Steps 2 to 4.
@@ -92,7 +101,8 @@ class Rebuilder {
   std::map<Uuid, Failed> failed_ ABSL_GUARDED_BY(mu_);
   std::map<StocId, Nanos> passed_over_ ABSL_GUARDED_BY(mu_);  // until then, after a failure
   Progress progress_ ABSL_GUARDED_BY(mu_);
-  LogThrottle failures_;  // lines about them
+  mutable Counted counted_ ABSL_GUARDED_BY(mu_);  // by the last TablesLeft
+  LogThrottle failures_;                          // lines about them
 };
 
 }  // namespace nova

@@ -281,13 +281,15 @@ NodeReport LtcNode::Report() const {
   const MemoryUse memory = MemoryUse::Of(arenas_, cache_);
   for (const auto& [pool, bytes] : kMemoryPools) report.memory.emplace_back(pool, memory.*bytes);
   const std::vector<StocId> lost = membership_.stocs().lost;
-  std::set<StocId> left(lost.begin(), lost.end());
+  for (const StocId stoc : lost) report.draining[stoc] = 0;
   for (const NodeInfo& stoc : stocs_->live()) {
-    if (stoc.IsLeft()) left.insert(stoc.stoc_id);
+    if (stoc.IsLeft()) report.draining[stoc.stoc_id] = 0;
   }
-  for (const StocId stoc : left) {
-    uint64_t& tables = report.draining[stoc];
-    for (const auto& h : ranges_.held()) tables += h->range()->rebuilder().TablesLeft(stoc);
+  std::vector<StocId> left;
+  for (const auto& [stoc, tables] : report.draining) left.push_back(stoc);
+  for (const auto& h : ranges_.held()) {
+    for (const auto& [stoc, tables] : h->range()->rebuilder().TablesLeft(left))
+      report.draining[stoc] += tables;
   }
   return report;
 }

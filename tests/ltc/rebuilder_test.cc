@@ -209,7 +209,7 @@ TEST_F(RebuilderTest, S5TheMostEndangeredGoFirstUnderJobsOfTheirOwn) {
   EXPECT_FALSE(rebuilder.NeedsRebuild());
   rebuilder.Look();
   EXPECT_EQ(rebuilder.progress().left, 2020u);
-  EXPECT_EQ(rebuilder.TablesLeft(kA), 3u) << "two tables, and the job that may begin yet";
+  EXPECT_EQ(rebuilder.TablesLeft({kA}).at(kA), 3u) << "two tables, and the job that may begin yet";
   store.meanwhile = [&] { EXPECT_EQ(parts.jobs.FirstUnfinished(), store.asked.back().job); };
   while (rebuilder.NeedsRebuild()) EXPECT_TRUE(rebuilder.RebuildOne());
   ASSERT_EQ(store.asked.size(), 2u);
@@ -224,6 +224,42 @@ TEST_F(RebuilderTest, S5TheMostEndangeredGoFirstUnderJobsOfTheirOwn) {
   EXPECT_TRUE(parts.jobs.empty());
   rebuilder.Look();
   EXPECT_FALSE(rebuilder.NeedsRebuild());
+}
+
+TEST_F(RebuilderTest, S5TablesAreCountedOnceForEachStocThatIsLeft) {
+  const TableInfo both = TableOn({kA, kB}, 'a'), one = TableOn({kB}, 'b');
+  parts.jobs.LeaveStocs({kA, kB, kC});
+  const auto left = [&] { return rebuilder.TablesLeft({kA, kB, kC}); };
+  Add(both);
+  EXPECT_EQ(left(), (std::map<StocId, uint64_t>{{kA, 1}, {kB, 1}, {kC, 0}}))
+      << "by its data and its metadata";
+  Add(one);
+  EXPECT_EQ(left(), (std::map<StocId, uint64_t>{{kA, 1}, {kB, 2}, {kC, 0}}));
+  EXPECT_EQ(rebuilder.TablesLeft({kB}), (std::map<StocId, uint64_t>{{kB, 2}})) << "of others";
+  EXPECT_EQ(rebuilder.TablesLeft({}), (std::map<StocId, uint64_t>()));
+}
+
+// Lost StoCs stay in the list until somebody forgets them, and each heartbeat asks of all of them.
+TEST_F(RebuilderTest, S5HeartbeatsDoNotLookAtAllTablesAgainAndAgain) {
+  VersionEdit edit;
+  for (int i = 0; i < 2000; ++i) {
+    edit.adds.push_back({1, 0, TableOn({kA, kB}), nullptr});
+    std::string key = StrCat(100000 + i);
+    edit.adds.back().table.smallest.clear();
+    edit.adds.back().table.largest.clear();
+    AppendInternalKey(&edit.adds.back().table.smallest, key, 2, ValueType::kPut);
+    AppendInternalKey(&edit.adds.back().table.largest, key, 1, ValueType::kPut);
+  }
+  ASSERT_TRUE(parts.versions.Commit(edit).ok());
+  std::vector<StocId> lost;
+  for (uint32_t id = 1; id <= 64; ++id) lost.emplace_back(id);
+  const auto time = [&](const std::vector<StocId>& stocs, int heartbeats) {
+    const Nanos begin = Now();
+    for (int i = 0; i < heartbeats; ++i) EXPECT_GE(rebuilder.TablesLeft(stocs).at(kA), 2000u);
+    return Now() - begin;
+  };
+  const Nanos one = time({kA}, 1);
+  EXPECT_LT(time(lost, 64), 200 * one) << "each StoC's tables at each heartbeat would be 4096 times as many";
 }
 
 // Whoever works as long as it needs a rebuild would never end.

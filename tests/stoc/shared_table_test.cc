@@ -521,7 +521,7 @@ TEST_P(SharedTableTest, S5EachRangeLeavesAStocByItself) {
       o->range()->jobs().LeaveStocs({StocId(1)});
       o->range()->rebuilder().Look();
       while (o->range()->rebuilder().NeedsRebuild()) EXPECT_TRUE(o->range()->rebuilder().RebuildOne());
-      EXPECT_EQ(o->range()->rebuilder().TablesLeft(StocId(1)), 0u);
+      EXPECT_EQ(o->range()->rebuilder().TablesLeft({StocId(1)}).at(StocId(1)), 0u);
       for (Owner* any : {&parent, &high}) ASSERT_NO_FATAL_FAILURE(any->ExpectContents());
       EXPECT_TRUE(rig.Eventually([&] {  // nobody reads an older version any more
         const NamedFiles named = o->range()->versions().ReferencedFiles();
