@@ -49,6 +49,7 @@ Status StoredFiles::Load(const StocFileId& id) {
   auto file = std::make_shared<StoredFile>(header);
   file->size = size - kFileHeaderBytes;
   file->writing = false;
+  file->counted = true;
   directory_->NoteGrowth(size, 0);
   MutexLock lock(&mu_);
   files_[id] = std::move(file);
@@ -148,6 +149,7 @@ Status StoredFiles::FinishCreation(const File& file, const Status& status) {
     deleted = it == files_.end() || it->second != file;
     if (!deleted && !status.ok() && !bad) files_.erase(it);
     file->bad = bad;
+    file->counted = status.ok();
     file->writing = false;
     count_->Set(static_cast<int64_t>(files_.size()));
   }
@@ -212,6 +214,7 @@ StoredFiles::File StoredFiles::UnlistLocked(const StocFileId& id) {
 
 Status StoredFiles::DeleteUnlisted(const File& file) {
   if (file->left_to_writer) return OkStatus();
+  if (!file->counted) return directory_->Remove(file->id());  // its creation failed
   if (!file->is(FileHeader::Kind::kWhole)) return directory_->Delete(file->id(), file->size);
   MutexLock healed(&file->append_mu);
   return directory_->Delete(file->id(), file->size);

@@ -51,6 +51,7 @@ struct StoredFile {
   std::atomic<uint64_t> size{0};            // of the bytes that are durable
   std::atomic<Nanos> since_ns{Now()};       // when this process came to know it, as it is: of its age
   std::atomic<bool> writing{true};          // being created
+  std::atomic<bool> counted{false};         // StoreDirectory::stored_bytes has it: it was created, or loaded
   std::atomic<bool> left_to_writer{false};  // unlisted while it was being created: its writer deletes it
   std::atomic<bool> bad{false};             // bad file (S1)
   std::atomic<bool> damaged{false};         // scrub (S6); set by StoredFiles

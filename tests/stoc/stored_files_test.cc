@@ -111,6 +111,13 @@ TEST_F(StoredFilesTest, S1AFailedCreationStaysBadAndAFullDiskLeavesNothing) {
   EXPECT_EQ(files_.Find(Id(1)), nullptr);
   ASSERT_EQ(files_.Find(Id(2)), failed);
   EXPECT_TRUE(failed->bad);
+  EXPECT_EQ(directory_.stored_bytes(), 0u);
+  EXPECT_TRUE(files_.Delete({Id(2)}).ok());
+  EXPECT_EQ(directory_.stored_bytes(), 0u) << "what was never there is not taken off";
+  Make(2, "abc");
+  EXPECT_EQ(directory_.stored_bytes(), 3 + kFileHeaderBytes);
+  EXPECT_TRUE(files_.Delete({Id(2)}).ok());
+  EXPECT_EQ(directory_.stored_bytes(), 0u);
 }
 
 // A collection names the number below which jobs of its epoch have ended.
