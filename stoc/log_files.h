@@ -56,6 +56,7 @@ class LogFiles {
   // inside, nor will be. Tries again what the start could not do for them: until then their size is
   // kUnknownSize, and reads of them are DataLoss.
   std::vector<SealedLogFile> SealLogs(RangeId range, Epoch epoch);
+  bool HasLogs(RangeId range, Epoch epoch_below) const { return files_->HasLogsOf(range, epoch_below); }
   // Deletes the range's logs of epochs below `epoch_below`.
   Status DeleteLogs(RangeId range, Epoch epoch_below);
 

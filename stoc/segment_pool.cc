@@ -111,6 +111,12 @@ void SegmentPool::FreeSealed(RangeId range, Epoch below) {
   CountLocked();
 }
 
+bool SegmentPool::HasBelow(RangeId range, Epoch below) const {
+  MutexLock lock(&mu_);
+  const auto it = segments_.lower_bound(Key{range, Epoch(), Uuid(), 0});
+  return it != segments_.end() && it->first.range == range && it->first.epoch < below;
+}
+
 size_t SegmentPool::open_segments() const {
   MutexLock lock(&mu_);
   return segments_.size();

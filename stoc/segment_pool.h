@@ -51,7 +51,8 @@ class SegmentPool {
   StatusOr<std::vector<SealedSegment>> Seal(RangeId range, Epoch below);
   // Free (R6): what Seal has sealed goes to quarantine, and may be used again.
   void FreeSealed(RangeId range, Epoch below);
-  size_t open_segments() const;  // of all logs, sealed ones too
+  bool HasBelow(RangeId range, Epoch below) const;  // segments of (range, below that epoch)
+  size_t open_segments() const;                     // of all logs, sealed ones too
   // Of tests: each segment, by log and in order, with what its memory holds now.
   void ForEach(const std::function<void(const Uuid& log, uint32_t index, std::string_view bytes)>& fn) const;
 

@@ -237,7 +237,8 @@ void StocNode::Collect() {
     all.push_back(range.id);
     fences_.Learn(range.id, range.epoch);
     const bool open = range.state == RangeState::kOpen;
-    if (range.epoch > fences_.epoch(range.id) || open) server_->FenceOnBehalf(range.id, range.epoch, open);
+    if (range.epoch > fences_.epoch(range.id) || (open && server_->HoldsBelow(range.id, range.epoch)))
+      server_->FenceOnBehalf(range.id, range.epoch, open);
   }
   files_->DeleteUnreadable(all);
 }

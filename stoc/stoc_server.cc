@@ -30,6 +30,7 @@ StocServer::StocServer(const StocServerOptions& options, const StocParts& parts,
       malformed_(parts.metrics->counter("nova_stoc_malformed_requests_total")),
       fenced_(parts.metrics->counter("nova_stoc_fenced_requests_total")),
       busy_(parts.metrics->counter("nova_stoc_busy_requests_total")),
+      control_work_(parts.metrics->counter("nova_stoc_control_work_total")),
       corrupt_(parts.metrics->counter("nova_stoc_corrupt_writes_total")),
       disk_ns_(parts.metrics->histogram("nova_stoc_disk_operation_ns")),
       log_writer_(options.log, parts.files->logs(), parts.fences, parts.metrics),
@@ -230,7 +231,10 @@ void StocServer::Finish(const Caller& caller, Answer answer) {
   Reply(caller, answer.outcome, answer.body, answer.rest);
 }
 
-bool StocServer::OnControl(Work work) { return control_queue_.TryPush(std::move(work)); }
+bool StocServer::OnControl(Work work) {
+  control_work_->Add();
+  return control_queue_.TryPush(std::move(work));
+}
 
 void StocServer::RecycleSoon() {
   if (recycling_.exchange(true)) return;
@@ -368,6 +372,10 @@ void StocServer::FenceOnBehalf(RangeId range, Epoch epoch, bool free) {
       }
     });
   });
+}
+
+bool StocServer::HoldsBelow(RangeId range, Epoch epoch) const {
+  return parts_.segments->HasBelow(range, epoch) || parts_.files->logs()->HasLogs(range, epoch);
 }
 
 // --- files

@@ -85,6 +85,7 @@ class StocServer {
   // What FENCE does, because the range's record says so: raises the epoch and seals, or (`free`: free, R6)
   // frees what is below.
   void FenceOnBehalf(RangeId range, Epoch epoch, bool free);
+  bool HoldsBelow(RangeId range, Epoch epoch) const;  // something that FenceOnBehalf would free
   // Refuses new work, finishes what is queued; the xchgs still run and send the replies.
   void Stop();
 
@@ -213,6 +214,7 @@ class StocServer {
   Counter* malformed_;       // requests that ended their connections
   Counter* fenced_;          // requests refused for their epoch (F1)
   Counter* busy_;            // requests refused for a full queue, or want of memory
+  Counter* control_work_;    // pieces of work that were queued for the control thread
   Counter* corrupt_;         // requests whose bytes arrived damaged, or whose disk failed
   Histogram* disk_ns_;       // time of the work of a storage thread
 

@@ -52,7 +52,7 @@ Status StoredFiles::Load(const StocFileId& id) {
   file->counted = true;
   directory_->NoteGrowth(size, 0);
   MutexLock lock(&mu_);
-  files_[id] = std::move(file);
+  EnterLocked(file);
   count_->Set(static_cast<int64_t>(files_.size()));
   return OkStatus();
 }
@@ -79,22 +79,24 @@ bool StoredFiles::IsListed(const File& file) const {
 std::vector<StoredFiles::File> StoredFiles::Logs() const {
   std::vector<File> logs;
   MutexLock lock(&mu_);
-  for (const auto& [id, file] : files_) {
-    if (file->is(FileHeader::Kind::kLog)) logs.push_back(file);
-  }
+  for (const auto& [key, log] : logs_) logs.push_back(log);
   return logs;
 }
 
 std::vector<StoredFiles::File> StoredFiles::LogsOf(RangeId range, Epoch epoch_below) const {
   std::vector<File> logs;
   MutexLock lock(&mu_);
-  for (const auto& [id, file] : files_) {
-    const Creator& creator = file->header.creator;
-    if (file->is(FileHeader::Kind::kLog) && creator.range == range && creator.epoch < epoch_below &&
-        !file->writing)
-      logs.push_back(file);
+  const auto end = logs_.lower_bound({range, epoch_below, {}});
+  for (auto it = logs_.lower_bound({range, Epoch(), {}}); it != end; ++it) {
+    if (!it->second->writing) logs.push_back(it->second);
   }
   return logs;
+}
+
+bool StoredFiles::HasLogsOf(RangeId range, Epoch epoch_below) const {
+  MutexLock lock(&mu_);
+  const auto it = logs_.lower_bound({range, Epoch(), {}});
+  return it != logs_.end() && it->first < LogKey{range, epoch_below, {}};
 }
 
 std::optional<FileSummary> StoredFiles::Summary(const StocFileId& id) const {
@@ -134,10 +136,25 @@ std::vector<FileSummary> StoredFiles::List(RangeId range, Epoch epoch_below, con
 
 // --- the beginning and end of a file
 
+StoredFiles::LogKey StoredFiles::KeyOf(const StoredFile& log) {
+  return {log.header.creator.range, log.header.creator.epoch, log.id()};
+}
+
+StoredFiles::File StoredFiles::EnterLocked(const File& file) {
+  const auto [it, first] = files_.emplace(file->id(), file);
+  if (first && file->is(FileHeader::Kind::kLog)) logs_.emplace(KeyOf(*file), file);
+  return it->second;
+}
+
+void StoredFiles::EraseLocked(Files::iterator file) {
+  if (file->second->is(FileHeader::Kind::kLog)) logs_.erase(KeyOf(*file->second));
+  files_.erase(file);
+}
+
 StoredFiles::File StoredFiles::AddOrFind(const File& file) {
   MutexLock lock(&mu_);
   if (going_.contains(file->id())) return nullptr;
-  return files_.emplace(file->id(), file).first->second;
+  return EnterLocked(file);
 }
 
 Status StoredFiles::FinishCreation(const File& file, const Status& status) {
@@ -147,7 +164,7 @@ Status StoredFiles::FinishCreation(const File& file, const Status& status) {
     MutexLock lock(&mu_);
     const auto it = files_.find(file->id());
     deleted = it == files_.end() || it->second != file;
-    if (!deleted && !status.ok() && !bad) files_.erase(it);
+    if (!deleted && !status.ok() && !bad) EraseLocked(it);
     file->bad = bad;
     file->counted = status.ok();
     file->writing = false;
@@ -203,8 +220,8 @@ Status StoredFiles::Failed(StoredFile* file, const Status& status) {
 StoredFiles::File StoredFiles::UnlistLocked(const StocFileId& id) {
   const auto it = files_.find(id);
   if (it == files_.end()) return nullptr;
-  File file = std::move(it->second);
-  files_.erase(it);
+  File file = it->second;
+  EraseLocked(it);
   going_.insert(id);
   file->left_to_writer = file->writing.load();
   SetDamagedLocked(file.get(), false);

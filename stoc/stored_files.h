@@ -81,8 +81,10 @@ class StoredFiles {
   File Find(const StocFileId& file) const;  // null: none
   bool IsListed(const File& file) const;    // it was not unlisted since
   std::vector<File> Logs() const;           // all files of kind kLog
-  // The range's of epochs below, but those that are being created.
+  // The range's of epochs below, but those that are being created. Takes no longer where there are more files
+  // of others.
   std::vector<File> LogsOf(RangeId range, Epoch epoch_below) const;
+  bool HasLogsOf(RangeId range, Epoch epoch_below) const;  // those that are being created too
   // Of one file; nullopt: it is not there.
   std::optional<FileSummary> Summary(const StocFileId& file) const;
   // As FileStore::List.
@@ -158,6 +160,18 @@ class StoredFiles {
                                                      File* unlisted);
 
  private:
+  struct LogKey {  // a log by whose it is; the creator of a log never changes
+    RangeId range;
+    Epoch epoch;
+    StocFileId id;
+    auto operator<=>(const LogKey&) const = default;
+  };
+  using Files = std::map<StocFileId, File>;
+
+  static LogKey KeyOf(const StoredFile& log);
+  // Into files_, unless the name is taken, and out of it: logs_ follows.
+  File EnterLocked(const File& file) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);  // who has the name
+  void EraseLocked(Files::iterator file) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // References, under the lock.
   bool ReferencesLocked(const StoredFile& file, const Creator& who) const ABSL_SHARED_LOCKS_REQUIRED(mu_);
   // Sets the file's flag, and counts.
@@ -171,8 +185,9 @@ class StoredFiles {
   Gauge* const damaged_;  // of those that are marked
 
   mutable Mutex mu_;
-  std::map<StocFileId, File> files_ ABSL_GUARDED_BY(mu_);
-  std::set<StocFileId> going_ ABSL_GUARDED_BY(mu_);  // unlisted, perhaps still on the disk
+  Files files_ ABSL_GUARDED_BY(mu_);
+  std::map<LogKey, File> logs_ ABSL_GUARDED_BY(mu_);  // those of files_ that are of kind kLog
+  std::set<StocFileId> going_ ABSL_GUARDED_BY(mu_);   // unlisted, perhaps still on the disk
   std::map<StocFileId, FileReferences> references_ ABSL_GUARDED_BY(mu_);  // of shared files
 };
 

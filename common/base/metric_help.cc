@@ -108,6 +108,8 @@ constexpr Help kHelp[] = {
     {"nova_range_tables_below_replicas", "Tables of a range with fewer living copies than configured"},
     {"nova_stoc_bad_files_total", "Files closed for good after a failed write or sync"},
     {"nova_stoc_busy_requests_total", "Requests refused because a queue was full"},
+    {"nova_stoc_control_work_total",
+     "Work of the control thread: memory registered or recycled, epochs fenced or freed"},
     {"nova_stoc_copied_bytes_total", "Bytes fetched from other StoCs for copies of their files"},
     {"nova_stoc_copies_total", "Copies of other StoCs' files made here, or found to be here"},
     {"nova_stoc_copy_failures_total", "Copies of other StoCs' files that failed, whoever's fault it was"},

@@ -462,6 +462,26 @@ TEST_P(StocNodeTest, SegmentsOfEpochsBeforeAnOpenOneAreCollected) {  // N4
   });
 }
 
+TEST_P(StocNodeTest, R6RangesOfWhichNothingIsLeftCostACollectionNoWork) {
+  Run([&](FabricWorld* world) {
+    Cluster cluster(world);
+    for (uint64_t id = 1; id <= 2000; ++id) cluster.PutRange(Epoch(3), RangeState::kOpen, RangeId(id));
+    SimDisk medium;
+    const auto disk = medium.Mount();
+    Process p(&cluster, disk.get());
+    ASSERT_TRUE(p.Start().ok());
+    Client client(world, p.node->self());
+    ASSERT_EQ(client.Open(p.node->self(), Epoch(3)), Outcome::kOk);
+    Counter* const work = p.metrics.counter("nova_stoc_control_work_total");
+    SleepFor(500 * kMillisecond);
+    const uint64_t before = work->value();
+    SleepFor(2 * kSecond);  // ten collections
+    EXPECT_LT(work->value(), before + 100);
+    cluster.PutRange(Epoch(4), RangeState::kOpen);
+    EXPECT_TRUE(Eventually([&] { return p.Gauge("nova_stoc_segments") == 0; })) << "they go on";
+  });
+}
+
 TEST_P(StocNodeTest, PeersOfAnotherClusterAreRefused) {
   Run([&](FabricWorld* world) {
     Cluster cluster(world);

@@ -120,6 +120,36 @@ TEST_F(StoredFilesTest, S1AFailedCreationStaysBadAndAFullDiskLeavesNothing) {
   EXPECT_EQ(directory_.stored_bytes(), 0u);
 }
 
+TEST_F(StoredFilesTest, R6LogsAreFoundByRangeAndEpoch) {
+  const auto log = [&](uint64_t n, uint64_t range, uint64_t epoch, Kind kind = Kind::kLog) {
+    EXPECT_TRUE(files_.CreateAppended(kind, Id(n), {RangeId(range), Epoch(epoch), 0}, "").ok());
+  };
+  const auto of = [&](uint64_t range, uint64_t below) {
+    std::vector<StocFileId> ids;
+    for (const StoredFiles::File& f : files_.LogsOf(RangeId(range), Epoch(below))) ids.push_back(f->id());
+    EXPECT_EQ(files_.HasLogsOf(RangeId(range), Epoch(below)), !ids.empty());
+    return ids;
+  };
+  log(1, 7, 3);
+  log(2, 7, 4);
+  log(3, 8, 2);
+  log(4, 7, 2, Kind::kAppended);
+  EXPECT_THAT(of(7, 3), IsEmpty()) << "a manifest is no log";
+  EXPECT_THAT(of(7, 4), ElementsAre(Id(1)));
+  EXPECT_THAT(of(7, 5), ElementsAre(Id(1), Id(2)));
+  EXPECT_THAT(of(8, 100), ElementsAre(Id(3)));
+  EXPECT_EQ(files_.Logs().size(), 3u);
+  ASSERT_TRUE(files_.Delete({Id(1)}).ok());
+  EXPECT_THAT(of(7, 5), ElementsAre(Id(2)));
+  // As a start finds them; and one whose creation the full disk refused is in neither list.
+  StoredFiles again(&directory_, &metrics_);
+  for (const uint64_t n : {2, 3, 4}) ASSERT_TRUE(again.Load(Id(n)).ok());
+  EXPECT_EQ(again.LogsOf(RangeId(7), Epoch(5)).size(), 1u);
+  disk_.Add({.op = DiskOp::kCreate, .action = FaultAction::kNoSpace});
+  EXPECT_FALSE(files_.CreateAppended(Kind::kLog, Id(5), {RangeId(9), Epoch(1), 0}, "").ok());
+  EXPECT_THAT(of(9, 100), IsEmpty());
+}
+
 // A collection names the number below which jobs of its epoch have ended.
 TEST_F(StoredFilesTest, N4ACollectionDropsWhatEndedAndNothingElse) {
   StoredFiles::File unlisted;
