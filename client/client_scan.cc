@@ -142,8 +142,9 @@ void SendPart(ClientRep* rep, const std::shared_ptr<MultiGetRun>& run,
         const bool more = reply.values.size() < asked;
         if (more && target.snapshot == 0) return rep->TakePageSnapshot(op, target);
         for (const auto& value : reply.values) {
-          auto& wanted = run->result.values[part->keys[part->answered++]];
-          if (value) wanted.emplace(*value);
+          // Also none is written: a multi-get that began anew has what it found before.
+          auto& found = run->result.values[part->keys[part->answered++]];
+          found = value ? std::optional<std::string>(*value) : std::nullopt;
         }
         more ? rep->Try(op) : rep->Finish(op.get(), Outcome::kOk);
       });

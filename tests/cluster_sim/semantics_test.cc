@@ -407,6 +407,42 @@ TEST(SemanticsTest, K4ARangeIsReadAtOneMomentHoweverManyRepliesItTakes) {
   });
 }
 
+// The owner of a range lets go of it between two replies of a multi-get, and its keys are deleted meanwhile.
+TEST(SemanticsTest, K4AMultiGetThatBeginsAnewForgetsWhatItHasFound) {
+  Simulate(11, [] {
+    SimClusterOptions options = SmallCluster();
+    options.client.timeout_ms = 60'000;
+    options.ltc.hosted.range.scan_page_bytes = 100;  // a reply for each value
+    OneRange w(options);
+    std::vector<std::string> names;
+    WriteBatch put, remove;
+    for (int i = 0; i < 1000; ++i) {
+      names.push_back(KeyOf(i));
+      put.Put(names.back(), std::string(100, 'x'));
+      remove.Delete(names.back());
+    }
+    ASSERT_TRUE(w.client->Write(put).ok());
+    const std::vector<std::string_view> keys(names.begin(), names.end());
+    const auto reader = w.cluster.NewClient("client-1");
+    MultiGetResult got;
+    Thread reading("reading", [&] { got = reader->MultiGet(keys); });
+    while (w.cluster.Metric("ltc", "nova_ltc_snapshots") == 0) SleepFor(10 * kMicrosecond);
+    SleepFor(kMillisecond);
+    const std::string owner = w.Record().owner;
+    w.cluster.network()->Cut("client-1", owner);
+    w.cluster.network()->Cut(owner, "client-1");
+    EXPECT_TRUE(w.client->Write(remove).ok());
+    std::string left;
+    EXPECT_TRUE(w.cluster.NewCoordinatorClient().Drain(owner, Now() + 5 * kSecond, &left).ok());
+    EXPECT_TRUE(w.WaitForOtherOwner(owner));
+    w.cluster.HealAll();
+    reading.Join();
+    ASSERT_TRUE(got.ok()) << got.message;
+    EXPECT_GT(reader->retries(), 0u);
+    for (size_t i = 0; i < keys.size(); ++i) ASSERT_FALSE(got.values[i]) << keys[i] << " is there still";
+  });
+}
+
 TEST(SemanticsTest, K7APutMayExpire) {
   Simulate(8, [] {
     World w(2);
