@@ -48,7 +48,7 @@ void ClientRep::Checkpoint(CheckpointVerb verb, const std::string& name,
   op->end = arrived;
   op->send = [this, asking, arrived, verb, name](const Target&, const OpRef& first) {
     for (const auto& [lower, route] : first->lane->configuration->ranges) {
-      auto part = NewOp("checkpoint", lower.empty() ? key_prefix : lower);
+      auto part = NewOp("checkpoint", lower);
       part->deadline_ns = first->deadline_ns;
       part->end = [asking, arrived](Result result) {
         asking->all.done += result.ok();

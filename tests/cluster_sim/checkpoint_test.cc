@@ -102,6 +102,41 @@ TEST(CheckpointTest, M2IsRestoredToTheByteByAClusterOfAnotherSize) {
   }
 }
 
+// Cut where clients of another keyspace want it and at a first key of a keyspace: each range is asked once.
+TEST(CheckpointTest, M2EachRangeIsAskedOnceWhereverTheyAreCut) {
+  struct Case {
+    uint32_t cutter, keyspace;  // of the client that cuts, of the one that makes checkpoints
+    std::vector<std::string> split_keys;
+  };
+  for (const Case& c : {Case{0, 1, {"a", "m"}}, Case{0, 0, {"", "m"}}, Case{1, 0, {"", "m"}}}) {
+    Simulate(1, [&c] {
+      SimCluster cluster(Options());
+      cluster.StartAll();
+      const auto client_of = [&cluster](const char* name, uint32_t keyspace) {
+        ClientOptions options = Options().client;
+        options.keyspace = keyspace;
+        return cluster.NewClient(name, options);
+      };
+      ASSERT_TRUE(client_of("cutter", c.cutter)->CreateRanges(c.split_keys).ok());
+      ASSERT_TRUE(cluster.WaitOpen(c.split_keys.size() + 1, 30 * kSecond));
+      const auto writer = client_of("writer", 0), client = client_of("client-0", c.keyspace);
+      for (const char* key : {"b", "z"}) ASSERT_TRUE(writer->Put(key, "old").ok());
+      Result r = client->CreateCheckpoint("a");
+      ASSERT_TRUE(r.ok()) << r.message;
+      const CheckpointsResult list = client->ListCheckpoints();
+      ASSERT_EQ(list.checkpoints.size(), 1u);
+      EXPECT_EQ(list.checkpoints[0].ranges, list.ranges);
+      EXPECT_EQ(list.ranges, c.split_keys.size() + 1);
+      for (const char* key : {"b", "z"}) ASSERT_TRUE(writer->Put(key, "new").ok());
+      r = client->RestoreCheckpoint("a");
+      ASSERT_TRUE(r.ok()) << r.message;
+      for (const char* key : {"b", "z"}) EXPECT_EQ(writer->Get(key).value, "old") << key;
+      EXPECT_TRUE(client->DeleteCheckpoint("a").ok());
+      EXPECT_TRUE(client->ListCheckpoints().checkpoints.empty());
+    });
+  }
+}
+
 // An LTC dies while a checkpoint is made under load: it is there in some ranges or all, and says so; nothing
 // else is lost.
 TEST(CheckpointTest, M2AnLtcsDeathMeanwhileLeavesItWholeInEachRangeThatHasIt) {

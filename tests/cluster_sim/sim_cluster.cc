@@ -405,6 +405,10 @@ void SimCluster::HealAll() {
 std::unique_ptr<Client> SimCluster::NewClient(const std::string& name, int64_t timeout_ms) {
   ClientOptions options = options_.client;
   options.timeout_ms = timeout_ms;
+  return NewClient(name, options);
+}
+
+std::unique_ptr<Client> SimCluster::NewClient(const std::string& name, const ClientOptions& options) {
   ClientEnvironment environment;
   environment.open_fabric = [this, name] { return NewSimFabric(network_.get(), name); };
   environment.open_channel = [this, name] { return control_.NewChannel(name, CoordinatorAddresses()); };

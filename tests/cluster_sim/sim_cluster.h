@@ -105,6 +105,7 @@ class SimCluster {
     return NewClient(name, options_.client.timeout_ms);
   }
   std::unique_ptr<Client> NewClient(const std::string& name, int64_t timeout_ms);
+  std::unique_ptr<Client> NewClient(const std::string& name, const ClientOptions& options);
   CoordinatorClient NewCoordinatorClient();
   std::string Leader() const;                // the coordinator that leads; empty: none
   std::map<RangeId, RangeRecord> Records();  // as stored
