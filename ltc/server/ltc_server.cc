@@ -31,6 +31,11 @@ bool EndsIn(const Range& range, std::string_view to) {
   return to > range.spec().lower && (range.spec().upper.empty() || to <= range.spec().upper);
 }
 
+// The outcome of a request for a snapshot. A caller that has given up would neither read at it nor drop it.
+Outcome UnlessLate(Outcome o, Nanos deadline_ns) {
+  return o == Outcome::kOk && Now() >= deadline_ns ? Outcome::kDeadlineExceeded : o;
+}
+
 }  // namespace
 
 // As nova_ltc_requests_total has them, which counts snapshots too.
@@ -308,10 +313,13 @@ void LtcServer::HandleBeginScan(size_t index, const IncomingCall& call, const Be
       [this, on, keep = range->shared_from_this(), op = std::move(op), connection = call.connection,
        id = call.request_id,
        beyond_limit = request.beyond_limit](Outcome o, std::shared_ptr<Snapshot> taken) mutable {
+        const Nanos deadline_ns = op.deadline_ns;
+        o = UnlessLate(o, deadline_ns);
         if (o != Outcome::kOk) return on->xchg()->Reply(connection, id, o, {});
         op.snapshot = taken;
         const uint32_t limit = beyond_limit ? op.limit : UINT32_MAX;
         keep->Scan(on, std::move(op), [=, this](Outcome scanned, ScanPage page) {
+          scanned = UnlessLate(scanned, deadline_ns);
           if (!HasLease()) return on->xchg()->Reply(connection, id, Outcome::kNotOwner, {});  // C3
           const std::string_view why[] = {page.why};
           if (scanned != Outcome::kOk) return on->xchg()->Reply(connection, id, scanned, why);
@@ -419,9 +427,10 @@ void LtcServer::HandleTakeSnapshot(size_t index, const IncomingCall& call,
   if (found != Outcome::kOk) return xchg->Reply(call.connection, call.request_id, found, {});
   range->TakeSnapshot(
       executors_[index], Now() + request.lease_ms * kMillisecond,
-      [this, xchg, connection = call.connection, id = call.request_id, request](
-          Outcome o, std::shared_ptr<Snapshot> taken) {
+      [this, xchg, connection = call.connection, id = call.request_id, deadline_ns = call.deadline_ns,
+       request](Outcome o, std::shared_ptr<Snapshot> taken) {
         if (!HasLease()) return xchg->Reply(connection, id, Outcome::kNotOwner, {});  // C3
+        o = UnlessLate(o, deadline_ns);
         if (o != Outcome::kOk) return xchg->Reply(connection, id, o, {});
         const TakeSnapshotReply reply{snapshots_.Add(request.range, request.epoch, std::move(taken), Now())};
         if (reply.snapshot == 0) return xchg->Reply(connection, id, Outcome::kBusy, {});

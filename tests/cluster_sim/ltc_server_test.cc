@@ -31,10 +31,10 @@ struct Rig {
     options.ltcs = 1;
     return options;
   }
-  BlockingResult Call(LtcRequest type, std::string_view body) {
+  BlockingResult Call(LtcRequest type, std::string_view body, Nanos within = 20 * kSecond) {
     const std::string_view parts[] = {body};
     return BlockingCall(xchg.get(), cluster.ltc("ltc-0")->address(), static_cast<uint16_t>(type), parts,
-                        Now() + 20 * kSecond);
+                        Now() + within);
   }
   Outcome Put(std::string_view key, std::string_view value) {
     const std::string header = WriteRequest{first.id, first.epoch, 1, ++requests, key, value}.EncodeHeader();
@@ -175,6 +175,36 @@ TEST(LtcServerTest, K4SnapshotsHaveIdsAndLeases) {
     EXPECT_EQ(rig.Drop(two), Outcome::kSnapshotEnded);
     EXPECT_EQ(rig.GetAt(two, rig.first, kKey), Outcome::kSnapshotEnded);
     EXPECT_NE(rig.TakeSnapshot(1000), two);
+  });
+}
+
+// While the log answers nothing, no snapshot is stable: by then whoever asked for one may wait no more.
+TEST(LtcServerTest, K4SnapshotsOfCallersThatHaveGivenUpAreNotKept) {
+  Simulate([] {
+    Rig rig;
+    for (const char* key : {"1", "2"}) ASSERT_EQ(rig.Put(kKey + key, "v"), Outcome::kOk);
+    const std::string take = Body(TakeSnapshotRequest{rig.first.id, rig.first.epoch, 30'000});
+    const std::string scan =
+        Body(BeginScanRequest{rig.first.id, rig.first.epoch, 30'000, 1, true, false, kKey, {}});
+    const auto in_time = [&](Nanos within) {
+      int answered = 0;
+      answered += rig.Call(LtcRequest::kTakeSnapshot, take, within).outcome == Outcome::kOk;
+      answered += rig.Call(LtcRequest::kBeginScan, scan, within).outcome == Outcome::kOk;
+      return answered;
+    };
+    for (const std::string& stoc : rig.cluster.Names("stoc")) rig.cluster.Pause(stoc);
+    Outcome written = Outcome::kInternal;
+    Thread writer("writer", [&] { written = rig.Put(kKey, "v"); });
+    SleepFor(10 * kMillisecond);
+    EXPECT_EQ(in_time(100 * kMillisecond), 0);
+    SleepFor(500 * kMillisecond);
+    rig.cluster.HealAll();
+    writer.Join();
+    EXPECT_EQ(written, Outcome::kOk);
+    SleepFor(kSecond);
+    EXPECT_EQ(rig.cluster.Metric("ltc", "nova_ltc_snapshots"), 0);
+    EXPECT_EQ(in_time(kSecond), 2);
+    EXPECT_EQ(rig.cluster.Metric("ltc", "nova_ltc_snapshots"), 2);
   });
 }
 
