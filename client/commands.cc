@@ -1,8 +1,13 @@
 #include "client/commands.h"
 
+#include <poll.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <limits>
 
 #include "absl/strings/numbers.h"
@@ -60,7 +65,7 @@ int DrainUntilEmpty(Client* client, const std::string& node, bool force) {
     }
     if (left != shown) {
       std::printf("%s: %s left\n", node.c_str(), left.c_str());
-      std::fflush(stdout);
+      if (std::fflush(stdout) != 0) return kExitFailed;
       shown = left;
       changed = Now();
     }
@@ -282,7 +287,7 @@ void AddReads(CLI::App* app, Command* chosen) {
         const auto it = s->client->NewIterator(
             {std::max(a.from, a.prefix), LesserEnd(a.to, PrefixEnd(a.prefix)), s->snapshot});
         a.reverse ? it->SeekToLast() : it->SeekToFirst();
-        for (size_t left = a.limit; left > 0 && it->Valid(); --left) {
+        for (size_t left = a.limit; left > 0 && it->Valid() && std::ferror(stdout) == 0; --left) {
           PrintEntry(it->key(), it->value());
           if (left > 1) a.reverse ? it->Prev() : it->Next();
         }
@@ -428,6 +433,18 @@ void AddSync(CLI::App* command, WriteOptions* write) {
       "--sync,!--nosync", write->sync,
       "--sync=false: where the log is on disks, acknowledged when written: survives processes, not "
       "hosts");
+}
+
+int EndOutput(int code) {
+  const int error = std::fflush(stdout) == 0 ? 0 : errno;
+  if (error == 0 && std::ferror(stdout) == 0) return code;
+  pollfd out{STDOUT_FILENO, POLLOUT, 0};
+  const bool nobody_reads = poll(&out, 1, 0) == 1 && (out.revents & POLLERR) != 0;
+  if (!nobody_reads) {
+    std::fprintf(stderr, "error: output is lost%s%s\n", error == 0 ? "" : ": ",
+                 error == 0 ? "" : std::strerror(error));
+  }
+  return code == kExitOk ? kExitFailed : code;
 }
 
 void AddCommands(CLI::App* app, Command* chosen) {

@@ -8,7 +8,8 @@
 //   return chosen(&session);
 //
 // Thread safety: none.   Ownership: a Command holds what was typed.
-// Errors:        a Command prints one line on stderr and returns an exit code (client/exit_codes.h).
+// Errors:        a Command prints one line on stderr and returns an exit code (client/exit_codes.h). One that
+//                prints much ends early where stdout takes no more; EndOutput tells of it.
 #pragma once
 
 #include <functional>
@@ -33,5 +34,9 @@ void AddCommands(CLI::App* app, Command* chosen);
 
 // --sync, of a command that writes.
 void AddSync(CLI::App* command, WriteOptions* write);
+
+// The exit code of a program whose commands ended with `code`: where not all that was printed has left it,
+// kExitOk becomes kExitFailed, with one line on stderr unless nobody reads stdout any more.
+int EndOutput(int code);
 
 }  // namespace nova

@@ -7,7 +7,7 @@ namespace nova {
 
 enum ExitCode {  // of commands; doctor and fsck have their own: README.md
   kExitOk = 0,
-  kExitFailed = 1,           // a write that failed was certainly not applied
+  kExitFailed = 1,           // a write that failed was certainly not applied; or output is lost
   kExitUsage = 2,            // wrong words, or a key or value that no cluster takes
   kExitUnknown = 3,          // a write was sent and not answered: it may be applied
   kExitNotFound = 4,         // no such key or checkpoint

@@ -181,8 +181,9 @@ int Main(int argc, char** argv) {
       ->callback([] { RefuseWords("the word fsck comes first, then its own options"); });
   app.footer(
       "Words behind -- are no options: nova put -- KEY -v.\n"
-      "Exit codes: 0 done; 1 failed, and a write was not applied; 2 wrong words; 3 unknown: a write may be\n"
-      "applied or not; 4 not found; 5 cas found another value, or the checkpoint was there.");
+      "Exit codes: 0 done; 1 failed, and a write was not applied; or output is lost; 2 wrong words; 3 "
+      "unknown:\n"
+      "a write may be applied or not; 4 not found; 5 cas found another value, or the checkpoint was there.");
   if (const std::optional<int> code = ParseWords(&app, {argv + 1, argv + argc})) return *code;
   signal(SIGPIPE, SIG_IGN);
   if (here) return here();
@@ -193,4 +194,4 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace nova
 
-int main(int argc, char** argv) { return nova::Main(argc, argv); }
+int main(int argc, char** argv) { return nova::EndOutput(nova::Main(argc, argv)); }

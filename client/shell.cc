@@ -73,7 +73,7 @@ int RunShell(Session* session) {
     if (words.empty()) continue;
     if (words[0] == "quit" || words[0] == "exit") break;
     last = RunLine(session, words);
-    std::fflush(stdout);
+    if (std::fflush(stdout) != 0) break;  // nobody sees what further commands say
   }
   return terminal ? 0 : last;
 }

@@ -8,9 +8,8 @@
 
 namespace nova {
 
-// Reads commands until end of file or `quit`; with line editing and history on a terminal. The exit
-// code: 0 of a
-// terminal, else the last command's.
+// Reads commands until end of file or `quit`, or until stdout takes no more; with line editing and history on
+// a terminal. The exit code: 0 of a terminal, else the last command's.
 int RunShell(Session* session);
 
 }  // namespace nova

@@ -253,6 +253,38 @@ TEST_F(ToolTest, TheCInterfaceSaysTheSame) {
   nova_close(c);
 }
 
+// Success would say that what was asked for is there.
+TEST_F(ToolTest, OutputThatIsLostIsNoSuccess) {
+  std::string out;
+  ASSERT_EQ(Nova({"put", "lost/a", "1"}, &out), 0) << out;
+  const std::string nova = StrCat(NOVA_BINARY_DIR "/bin/nova --coordinators=", cluster_->coordinators(), " ");
+  const auto bash = [&out](const std::string& line) { return RunToEnd({"/bin/bash", "-c", line}, &out); };
+  ASSERT_EQ(Nova({"checkpoint", "lost"}, &out), 0) << out;
+  for (const char* words :
+       {"get lost/a", "mget lost/a", "scan lost/ 1", "status", "status --json", "checkpoint --list",
+        "shell <<< 'get lost/a'", "--help", "debug failpoints", "bench LOAD --records=10 --operations=10"}) {
+    EXPECT_EQ(bash(nova + words + " >/dev/full"), kExitFailed) << words << ": " << out;
+    EXPECT_NE(out.find("error: output is lost"), out.npos) << words << ": " << out;
+  }
+  EXPECT_EQ(bash(nova + "get lost/b >/dev/full"), kExitNotFound);
+  EXPECT_EQ(bash(nova + "put lost/b 1 >/dev/full"), kExitOk) << "it prints nothing";
+  // Lines behind the one whose output was lost are not executed.
+  EXPECT_EQ(bash(nova + "shell >/dev/full <<< $'get lost/a\ndelete lost/a'"), kExitFailed) << out;
+  EXPECT_EQ(Nova({"get", "lost/a"}, &out), 0) << out;
+  ASSERT_EQ(Nova({"checkpoint", "--delete", "lost"}, &out), 0) << out;
+}
+
+TEST_F(ToolTest, AScanEndsWithWhoReadsIt) {
+  std::string out;
+  std::string puts;
+  for (int i = 0; i < 100; ++i) puts += StrCat("put head/", i, " ", std::string(4000, 'v'), "\n");
+  ASSERT_EQ(Nova({"shell"}, &out, puts), 0) << out;
+  const std::string scan =
+      StrCat(NOVA_BINARY_DIR "/bin/nova --coordinators=", cluster_->coordinators(), " scan head/ 100");
+  EXPECT_EQ(RunToEnd({"/bin/bash", "-c", scan + " | head -c 3; exit ${PIPESTATUS[0]}"}, &out), kExitFailed);
+  EXPECT_EQ(out, "hea") << "nobody is to be told";
+}
+
 TEST_F(ToolTest, BadInputIsOneLineAndWritesNothing) {
   std::string out;
   EXPECT_EQ(Nova({"put", "", "x"}, &out), 2);

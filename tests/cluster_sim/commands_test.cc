@@ -1,7 +1,10 @@
 // What an operator types at a cluster, what he is told, and the exit codes.
 #include "client/commands.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <stdio_ext.h>
+#include <unistd.h>
 
 #include "absl/strings/match.h"
 #include "client/exit_codes.h"
@@ -10,18 +13,21 @@
 namespace nova {
 namespace {
 
+int Execute(OneRange* w, const std::vector<std::string>& words) {
+  CLI::App app;
+  Command chosen;
+  AddCommands(&app, &chosen);
+  const std::optional<int> refused = ParseWords(&app, words);
+  Session session{w->client.get()};
+  return EndOutput(refused ? *refused : chosen(&session));
+}
+
 // Words that were typed at a cluster, and what came of them.
 struct Typed {
   Typed(OneRange* w, const std::vector<std::string>& words) {
     testing::internal::CaptureStdout();
     testing::internal::CaptureStderr();
-    CLI::App app;
-    Command chosen;
-    AddCommands(&app, &chosen);
-    const std::optional<int> refused = ParseWords(&app, words);
-    Session session{w->client.get()};
-    code = refused ? *refused : chosen(&session);
-    std::fflush(stdout);
+    code = Execute(w, words);
     out = testing::internal::GetCapturedStdout();
     err = testing::internal::GetCapturedStderr();
   }
@@ -56,6 +62,29 @@ TEST(CommandsTest, AStatusThatCannotBeHadIsSaidOnStderr) {
     EXPECT_EQ(typed.code, kExitFailed);
     EXPECT_EQ(typed.out, "");
     EXPECT_TRUE(typed.err.starts_with("error: ")) << typed.err;
+  });
+}
+
+TEST(CommandsTest, AScanReadsNoMoreOnceItsOutputIsLost) {
+  Simulate(5, [] {
+    SimClusterOptions options = SmallCluster();
+    options.ltc.hosted.range.scan_page_bytes = 2 << 10;
+    OneRange w(options);
+    for (int i = 0; i < 1000; ++i) ASSERT_TRUE(w.client->Put(KeyOf(i), std::string(1000, 'x')).ok());
+    std::fflush(stdout);
+    const int shown = dup(STDOUT_FILENO), full = open("/dev/full", O_WRONLY);
+    dup2(full, STDOUT_FILENO);
+    testing::internal::CaptureStderr();
+    const int code = Execute(&w, {"scan", "", "1000"});
+    const std::string err = testing::internal::GetCapturedStderr();
+    __fpurge(stdout);
+    std::clearerr(stdout);
+    dup2(shown, STDOUT_FILENO);
+    close(full);
+    close(shown);
+    EXPECT_EQ(code, kExitFailed);
+    EXPECT_EQ(err, "error: output is lost: No space left on device\n");
+    EXPECT_LT(w.cluster.Metric("ltc", "nova_ltc_requests_total{op=\"scan\"}"), 20);
   });
 }
 
