@@ -16,6 +16,12 @@ Client::Client(std::unique_ptr<ClientRep> rep) : rep_(std::move(rep)) {}
 namespace {
 
 constexpr size_t kMaxBatchBytes = 16 << 20;  // what one message carries
+constexpr int kMaxThreads = 1024;            // each has memory and connections of its own
+
+Status CheckOption(const char* name, int64_t value, int64_t low, int64_t high) {
+  if (value >= low && value <= high) return OkStatus();
+  return absl::InvalidArgumentError(StrCat(name, " = ", value, ": must be in [", low, ", ", high, "]"));
+}
 
 Result CheckTtl(int64_t ttl_ms) {
   if (ttl_ms > 0 && ttl_ms <= kMaxTtlMs) return {};
@@ -50,12 +56,9 @@ StatusOr<std::unique_ptr<Client>> Client::Connect(const ClientOptions& options) 
 
 StatusOr<std::unique_ptr<Client>> Client::Connect(const ClientOptions& options,
                                                   const ClientEnvironment& environment) {
-  if (options.timeout_ms < 1 || options.threads < 1)
-    return absl::InvalidArgumentError("timeout_ms and threads must be positive");
-  if (options.snapshot_lease_ms < 1000 || options.snapshot_lease_ms > 600'000) {
-    return absl::InvalidArgumentError(
-        StrCat("snapshot_lease_ms = ", options.snapshot_lease_ms, ": must be in [1000, 600000]"));
-  }
+  NOVA_RETURN_IF_ERROR(CheckOption("timeout_ms", options.timeout_ms, 1, kMaxTimeoutMs));
+  NOVA_RETURN_IF_ERROR(CheckOption("threads", options.threads, 1, kMaxThreads));
+  NOVA_RETURN_IF_ERROR(CheckOption("snapshot_lease_ms", options.snapshot_lease_ms, 1000, 600'000));
   auto rep = std::make_unique<ClientRep>();
   rep->options = options;
   PutVarint32(&rep->key_prefix, options.keyspace);

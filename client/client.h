@@ -39,11 +39,13 @@
 
 namespace nova {
 
+constexpr int64_t kMaxTimeoutMs = 86'400'000;  // a day
+
 // How a client reaches its cluster, and how long it waits.
 struct ClientOptions {
   std::vector<std::string> coordinators;  // gRPC addresses, host:port
-  int64_t timeout_ms = 10'000;            // of one operation; of a scan, of each page
-  int threads = 1;                        // exchange threads, each with one connection per LTC
+  int64_t timeout_ms = 10'000;            // of one operation, a day at most; of a scan, of each page
+  int threads = 1;                        // exchange threads, 1024 at most, each with one connection per LTC
   uint32_t keyspace = 0;                  // its number stands before each key: another one has other keys
   // How long the snapshots of a client that died stay; they are renewed every third of it.
   int64_t snapshot_lease_ms = 30'000;

@@ -38,7 +38,7 @@ void AddCommon(CLI::App* app, Common* common) {
   AddText(app, "--rdma_device", &common->rdma_device,
           "NAME or NAME:PORT, as mlx5_0:1; else the first that is up")
       ->envname("NOVA_RDMA_DEVICE");
-  AddNumber<int64_t>(app, "--timeout_ms", &common->timeout_ms, 1, 86'400'000, "deadline of one operation");
+  AddNumber<int64_t>(app, "--timeout_ms", &common->timeout_ms, 1, kMaxTimeoutMs, "deadline of one operation");
 }
 
 void AddBench(CLI::App* app, Command* chosen) {

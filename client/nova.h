@@ -51,7 +51,7 @@ typedef enum nova_effect { NOVA_APPLIED = 0, NOVA_NOT_APPLIED = 1, NOVA_EFFECT_U
 
 typedef struct nova_options {
   const char* coordinators; /* "host:port,host:port" */
-  int64_t timeout_ms;       /* of one operation; 0: 10,000 */
+  int64_t timeout_ms;       /* of one operation; 0: 10,000; a day at most */
   int threads;              /* exchange threads; 0: 1 */
   uint32_t keyspace;        /* its number stands before each key: keys of another one are other keys */
 } nova_options;

@@ -2,6 +2,8 @@
 // go, and its range moves: each ends soon, and says no more than is known (A1).
 #include <gtest/gtest.h>
 
+#include "absl/strings/match.h"
+#include "client/nova.h"
 #include "tests/cluster_sim/scenario.h"
 
 namespace nova {
@@ -95,6 +97,32 @@ struct World : OneRange {
   }
   std::string owner;
 };
+
+// Longer than its clock can count, a deadline would be over before an operation begins.
+TEST(ClientTest, OptionsOutOfTheirBoundsAreNamed) {
+  ClientOptions timeout, day, none, threads, lease;
+  timeout.timeout_ms = INT64_MAX;
+  day.timeout_ms = 86'400'001;
+  none.timeout_ms = 0;
+  threads.threads = 1025;
+  lease.snapshot_lease_ms = 600'001;
+  const std::pair<const char*, ClientOptions*> cases[] = {{"timeout_ms", &timeout},
+                                                          {"timeout_ms", &day},
+                                                          {"timeout_ms", &none},
+                                                          {"threads", &threads},
+                                                          {"snapshot_lease_ms", &lease}};
+  for (const auto& [name, options] : cases) {
+    options->coordinators = {"127.0.0.1:1"};
+    const Status refused = Client::Connect(*options).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(refused)) << name << ": " << refused;
+    EXPECT_TRUE(absl::StrContains(refused.message(), StrCat(name, " = "))) << refused;
+  }
+  const nova_options in_c{"127.0.0.1:1", INT64_MAX, 0, 0};
+  char* error = nullptr;
+  EXPECT_EQ(nova_open_with(&in_c, &error), nullptr);
+  EXPECT_STREQ(error, "timeout_ms = 9223372036854775807: must be in [1, 86400000]");
+  nova_free(error);
+}
 
 // Nothing else is asked, and so nobody refuses anything: an answer that is late is what makes the client
 // look.
