@@ -47,7 +47,8 @@ struct ClientOptions {
   int64_t timeout_ms = 10'000;            // of one operation, a day at most; of a scan, of each page
   int threads = 1;                        // exchange threads, 1024 at most, each with one connection per LTC
   uint32_t keyspace = 0;                  // its number stands before each key: another one has other keys
-  // How long the snapshots of a client that died stay; they are renewed every third of it.
+  // How long the snapshots of a client that died stay, as far as the LTCs let them. They are renewed every
+  // third of it, and every 10 s at least.
   int64_t snapshot_lease_ms = 30'000;
   // auto, verbs or tcp, as the cluster's nodes have it; empty: $NOVA_FABRIC, else auto, which is verbs where
   // any RDMA device is up.

@@ -96,9 +96,10 @@ void ClientRep::TakePageSnapshot(const OpRef& op, const Target& target) {
                               });
 }
 
-// A renewal that is not answered has another two chances before the lease ends.
+// A renewal that is not answered has another two chances before the lease ends, also where an LTC made it
+// shorter.
 void ClientRep::RenewLater(ClientLane* lane, std::weak_ptr<SnapshotState> weak) {
-  const Nanos period = options.snapshot_lease_ms * kMillisecond / 3;
+  const Nanos period = std::min(options.snapshot_lease_ms, kSureSnapshotLeaseMs) * kMillisecond / 3;
   lane->xchg->RunAt(Now() + period, [this, lane, period, weak = std::move(weak)]() mutable {
     const auto state = weak.lock();
     if (state == nullptr) return;

@@ -304,12 +304,12 @@ void LtcServer::HandleBeginScan(size_t index, const IncomingCall& call, const Be
   XchgExecutor* const on = executors_[index];
   Range* range;
   const Outcome found =
-      !IsLease(request.lease_ms) ? Outcome::kInvalidArgument : BeginPage(index, call, request, &range);
+      request.lease_ms == 0 ? Outcome::kInvalidArgument : BeginPage(index, call, request, &range);
   if (found != Outcome::kOk) return on->xchg()->Reply(call.connection, call.request_id, found, {});
   ScanOp op{std::string(request.from), std::string(request.to), request.limit,
             call.deadline_ns,          /*snapshot=*/nullptr,    request.reverse};
   range->TakeSnapshot(
-      on, Now() + request.lease_ms * kMillisecond,
+      on, EndOfLease(request.lease_ms),
       [this, on, keep = range->shared_from_this(), op = std::move(op), connection = call.connection,
        id = call.request_id,
        beyond_limit = request.beyond_limit](Outcome o, std::shared_ptr<Snapshot> taken) mutable {
@@ -422,11 +422,11 @@ void LtcServer::HandleTakeSnapshot(size_t index, const IncomingCall& call,
   Xchg* const xchg = executors_[index]->xchg();
   snapshots_taken_->Add();
   Range* range;
-  const Outcome found = !IsLease(request.lease_ms) ? Outcome::kInvalidArgument
-                                                   : FindRange(index, request.range, request.epoch, &range);
+  const Outcome found = request.lease_ms == 0 ? Outcome::kInvalidArgument
+                                              : FindRange(index, request.range, request.epoch, &range);
   if (found != Outcome::kOk) return xchg->Reply(call.connection, call.request_id, found, {});
   range->TakeSnapshot(
-      executors_[index], Now() + request.lease_ms * kMillisecond,
+      executors_[index], EndOfLease(request.lease_ms),
       [this, xchg, connection = call.connection, id = call.request_id, deadline_ns = call.deadline_ns,
        request](Outcome o, std::shared_ptr<Snapshot> taken) {
         if (!HasLease()) return xchg->Reply(connection, id, Outcome::kNotOwner, {});  // C3
@@ -443,12 +443,11 @@ void LtcServer::HandleTakeSnapshot(size_t index, const IncomingCall& call,
 void LtcServer::HandleRenewSnapshot(size_t index, const IncomingCall& call,
                                     const RenewSnapshotRequest& request) {
   Range* range;
-  Outcome o = !IsLease(request.lease_ms) ? Outcome::kInvalidArgument
-                                         : FindRange(index, request.range, request.epoch, &range);
+  Outcome o = request.lease_ms == 0 ? Outcome::kInvalidArgument
+                                    : FindRange(index, request.range, request.epoch, &range);
   if (o == Outcome::kOk && !range->serves_reads()) o = Outcome::kNotOwner;
-  const Nanos now = Now();
-  if (o == Outcome::kOk && !snapshots_.Renew(request.range, request.epoch, request.snapshot, now,
-                                             now + request.lease_ms * kMillisecond))
+  if (o == Outcome::kOk &&
+      !snapshots_.Renew(request.range, request.epoch, request.snapshot, Now(), EndOfLease(request.lease_ms)))
     o = Outcome::kSnapshotEnded;
   executors_[index]->xchg()->Reply(call.connection, call.request_id, o, {});
 }

@@ -55,14 +55,16 @@ class XchgExecutor : public Executor {
 
 // Bounds of requests; nova_ltc's flags set some.
 struct LtcServerOptions {
-  uint32_t max_value_bytes = 1 << 20;       // longer ones are kInvalidArgument
-  uint32_t max_scan_limit = 1 << 20;        // entries of one scan; more are kInvalidArgument
-  uint32_t max_batch_entries = 10'000;      // more are kInvalidArgument
-  uint64_t page_bytes = 1 << 20;            // a reply of many entries is full when they reach this
-  size_t max_snapshots_per_range = 1000;    // that clients hold; more are kBusy
-  int64_t max_snapshot_lease_ms = 600'000;  // longest lease a client may ask for
-  bool writes_need_lease = false;           // log mode none: an acknowledgement depends on the lease
-  RulesOff off = {};                        // tests only
+  uint32_t max_value_bytes = 1 << 20;     // longer ones are kInvalidArgument
+  uint32_t max_scan_limit = 1 << 20;      // entries of one scan; more are kInvalidArgument
+  uint32_t max_batch_entries = 10'000;    // more are kInvalidArgument
+  uint64_t page_bytes = 1 << 20;          // a reply of many entries is full when they reach this
+  size_t max_snapshots_per_range = 1000;  // that clients hold; more are kBusy
+  // Longest lease of a snapshot; whoever asks for more has this. At least kSureSnapshotLeaseMs, so that
+  // clients renew in time.
+  int64_t max_snapshot_lease_ms = 600'000;
+  bool writes_need_lease = false;  // log mode none: an acknowledgement depends on the lease
+  RulesOff off = {};               // tests only
 };
 
 // The open ranges of this LTC by id; immutable once it is given to SetRanges.
@@ -142,8 +144,10 @@ class LtcServer {
   // kOk, or kInvalidArgument if the key, value or time to live is out of bounds.
   Outcome IsWritable(ValueType type, std::string_view key, std::string_view value,
                      std::optional<uint64_t> ttl_ms) const;
-  // A client may ask for a snapshot's lease of that length.
-  bool IsLease(uint32_t ms) const { return ms > 0 && ms <= options_.max_snapshot_lease_ms; }
+  // Of a snapshot's lease that begins now, and for which a client asked for so long.
+  Nanos EndOfLease(uint32_t ms) const {
+    return Now() + std::min<int64_t>(ms, options_.max_snapshot_lease_ms) * kMillisecond;
+  }
   // May answer reads now (lease, C3).
   bool HasLease() const { return options_.off.c3_lease || Now() < lease_expiry_ns_(); }
 

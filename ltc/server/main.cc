@@ -85,7 +85,8 @@ DEFINE_double(level0_share, 0.5,
               "less it is merged within itself; 0: any");
 DEFINE_int32(max_value_bytes, 1 << 20, "largest value accepted");
 DEFINE_int32(max_snapshots, 1000, "snapshots that clients may hold of one range");
-DEFINE_int32(max_snapshot_lease_ms, 600'000, "longest lease of a snapshot, renewals aside");
+DEFINE_int32(max_snapshot_lease_ms, 600'000,
+             "longest lease of a snapshot, renewals aside; a client that asks for more has this");
 DEFINE_int32(
     audit_period, 180,
     "seconds from one look at what StoCs have of a range, too much, missing or damaged, to the next");
@@ -155,7 +156,7 @@ LtcOptions OptionsFromFlags() {
   CheckFlagRange("log_share", FLAGS_log_share, 0, 1000);
   CheckFlagRange("max_value_bytes", FLAGS_max_value_bytes, 1, 16 << 20);
   CheckFlagRange("max_snapshots", FLAGS_max_snapshots, 1, 1'000'000);
-  CheckFlagRange("max_snapshot_lease_ms", FLAGS_max_snapshot_lease_ms, 1000, 86'400'000);
+  CheckFlagRange("max_snapshot_lease_ms", FLAGS_max_snapshot_lease_ms, kSureSnapshotLeaseMs, 86'400'000);
   CheckFlagRange("audit_period", FLAGS_audit_period, 1, 86'400);
   CheckFlagRange("xchg_threads", FLAGS_xchg_threads, 1, 64);
   CheckFlagRange("flush_threads", FLAGS_flush_threads, 1, 256);

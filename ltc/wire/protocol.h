@@ -203,11 +203,14 @@ struct MultiGetReply {
   static void AppendAnswer(const std::optional<std::string>& value, std::string* answers);
 };
 
+// A lease that any LTC gives to whoever asks for it or more. A client renews before a third of it is over.
+constexpr int64_t kSureSnapshotLeaseMs = 30'000;
+
 // Snapshots are an LTC's, under ids that it gives; they end with its epoch, or when they are not renewed.
 struct TakeSnapshotRequest {
   RangeId range;
   Epoch epoch;
-  uint32_t lease_ms = 0;  // how long it lives without being renewed, from when it is taken
+  uint32_t lease_ms = 0;  // how long it lives without being renewed, or as long as the LTC lets it; not 0
   static auto Fields(auto& m) { return std::tie(m.range, m.epoch, m.lease_ms); }
 };
 struct TakeSnapshotReply {

@@ -159,9 +159,8 @@ TEST(LtcServerTest, K4SnapshotsHaveIdsAndLeases) {
     const RangeRecord second = std::next(rig.cluster.Records().begin())->second;
     EXPECT_EQ(rig.GetAt(one, second, kFarKey), Outcome::kSnapshotEnded) << "another range's";
     EXPECT_EQ(rig.Renew(one, 0), Outcome::kInvalidArgument);
-    EXPECT_EQ(rig.Renew(one, 600'001), Outcome::kInvalidArgument);
-    const TakeSnapshotRequest too_long{rig.first.id, rig.first.epoch, 600'001};
-    EXPECT_EQ(rig.Call(LtcRequest::kTakeSnapshot, Body(too_long)).outcome, Outcome::kInvalidArgument);
+    const TakeSnapshotRequest no_lease{rig.first.id, rig.first.epoch, 0};
+    EXPECT_EQ(rig.Call(LtcRequest::kTakeSnapshot, Body(no_lease)).outcome, Outcome::kInvalidArgument);
     for (int i = 0; i < 3; ++i) {
       SleepFor(7 * kSecond);
       EXPECT_EQ(rig.Renew(one, 10'000), Outcome::kOk) << i;
@@ -175,6 +174,21 @@ TEST(LtcServerTest, K4SnapshotsHaveIdsAndLeases) {
     EXPECT_EQ(rig.Drop(two), Outcome::kSnapshotEnded);
     EXPECT_EQ(rig.GetAt(two, rig.first, kKey), Outcome::kSnapshotEnded);
     EXPECT_NE(rig.TakeSnapshot(1000), two);
+  });
+}
+
+TEST(LtcServerTest, K4NoLeaseIsLongerThanItMayBe) {
+  Simulate([] {
+    SimClusterOptions options = Rig::OneLtc();
+    options.ltc.max_snapshot_lease_ms = 30'000;
+    Rig rig(options);
+    const uint64_t id = rig.TakeSnapshot(600'000);
+    SleepFor(29 * kSecond);
+    EXPECT_EQ(rig.Renew(id, UINT32_MAX), Outcome::kOk);
+    SleepFor(29 * kSecond);
+    EXPECT_EQ(rig.GetAt(id, rig.first, kKey), Outcome::kNotFound);
+    SleepFor(2 * kSecond);
+    EXPECT_EQ(rig.GetAt(id, rig.first, kKey), Outcome::kSnapshotEnded);
   });
 }
 

@@ -170,6 +170,24 @@ TEST(SemanticsTest, K4NothingIsPinnedForEver) {
   });
 }
 
+// Clients do not know how long their LTCs let a lease be.
+TEST(SemanticsTest, K4ClientsThatAskForLongerLeasesThanLtcsGiveAreServed) {
+  Simulate(12, [] {
+    SimClusterOptions options = SmallCluster();
+    options.ltc.max_snapshot_lease_ms = 30'000;
+    options.client.snapshot_lease_ms = 600'000;
+    World w(2, options);
+    ASSERT_TRUE(w.client->Put(KeyOf(1), "before").ok());
+    const SnapshotResult taken = w.client->TakeSnapshot();
+    ASSERT_TRUE(taken.ok()) << taken.message;
+    ASSERT_TRUE(w.client->Put(KeyOf(1), "after").ok());
+    SleepFor(100 * kSecond);
+    EXPECT_EQ(w.client->Scan("", {.snapshot = taken.snapshot}).entries, (Entries{{KeyOf(1), "before"}}));
+    const ScanResult scan = w.client->Scan("", 10);
+    EXPECT_EQ(scan.entries, (Entries{{KeyOf(1), "after"}})) << scan.message;
+  });
+}
+
 TEST(SemanticsTest, AnLtcHoldsAsManySnapshotsAsItMayAndNoMore) {
   Simulate(4, [] {
     SimClusterOptions options = SmallCluster();
