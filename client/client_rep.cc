@@ -7,7 +7,13 @@ namespace {
 
 constexpr Nanos kFirstBackoff = 2 * kMillisecond;
 constexpr Nanos kMaxBackoff = 100 * kMillisecond;
+// Between two fetches of the configuration: the longer it stays the same, the longer. A range may have no
+// owner for hours, and all clients ask; the one that it gets is found within a thirty-second of that time.
 constexpr Nanos kMinRefreshPeriod = 20 * kMillisecond;
+constexpr Nanos kMaxRefreshPeriod = 500 * kMillisecond;
+constexpr Nanos kRefreshGrowth = 32;
+// What is wrong with it now is another matter if for so long nothing was.
+constexpr Nanos kNothingWrong = 250 * kMillisecond;
 // An answer that is late: it is asked where the range is, again and again, and less and less often.
 constexpr Nanos kLate = 500 * kMillisecond;
 constexpr Nanos kFirstLook = 250 * kMillisecond;
@@ -33,6 +39,7 @@ bool Covers(const std::string& upper, const std::string& key, bool below) {
 // Single flight, asleep until somebody found the configuration wrong.
 void ClientRep::Refresh() {
   Configuration known = *Current();
+  Nanos period = kMinRefreshPeriod, next = 0;
   for (;;) {
     {
       MutexLock lock(&mu);
@@ -40,8 +47,12 @@ void ClientRep::Refresh() {
       if (stopping) return;
       refresh_wanted = false;
     }
-    const Nanos next = Now() + kMinRefreshPeriod;
+    if (Now() > next + kNothingWrong) period = kMinRefreshPeriod;
+    next = Now() + period;
+    const uint64_t version = known.version;
     const Status s = coordinator->Refresh(&known, Now() + kSecond);
+    const bool same = s.ok() && known.version == version;
+    period = same ? std::min(kMaxRefreshPeriod, period + period / kRefreshGrowth) : kMinRefreshPeriod;
     if (!s.ok()) NOVA_LOG(INFO) << "configuration not refreshed: " << s;
     auto fresh = std::make_shared<const Configuration>(known);
     {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/match.h"
+#include "client/client_core.h"
 #include "client/nova.h"
 #include "tests/cluster_sim/scenario.h"
 
@@ -122,6 +123,59 @@ TEST(ClientTest, OptionsOutOfTheirBoundsAreNamed) {
   EXPECT_EQ(nova_open_with(&in_c, &error), nullptr);
   EXPECT_STREQ(error, "timeout_ms = 9223372036854775807: must be in [1, 86400000]");
   nova_free(error);
+}
+
+// The way to a coordinator, and how often it is gone for the configuration.
+class CountingChannel final : public ControlChannel {
+ public:
+  CountingChannel(std::unique_ptr<ControlChannel> to, std::atomic<int>* fetches)
+      : to_(std::move(to)), fetches_(fetches) {}
+  StatusOr<std::string> Call(const std::string& method, const std::string& request,
+                             Nanos deadline_ns) override {
+    *fetches_ += method == "GetConfiguration";
+    return to_->Call(method, request, deadline_ns);
+  }
+
+ private:
+  const std::unique_ptr<ControlChannel> to_;
+  std::atomic<int>* const fetches_;
+};
+
+// Its owner is gone, and there is no other: all wait, and the coordinator is not what they wear out. An owner
+// that comes is found soon all the same.
+TEST(ClientTest, ReadsOfARangeWithoutAnOwnerAskSeldomWhereItIs) {
+  Simulate(1, [] {
+    SimClusterOptions options = Options();
+    options.ltcs = 1;
+    World w(options);
+    std::atomic<int> fetches{0};
+    ClientEnvironment environment;
+    environment.open_fabric = [&w] { return NewSimFabric(w.cluster.network(), "client-1"); };
+    environment.open_channel = [&] {
+      return std::make_unique<CountingChannel>(
+          w.cluster.control()->NewChannel("client-1", {"coordinator-0:7400"}), &fetches);
+    };
+    auto client = *Client::Connect(options.client, environment);
+    w.cluster.Kill(w.owner);
+    SleepFor(5 * kSecond);
+    fetches = 0;
+    std::vector<std::unique_ptr<UnderWay>> gets;
+    for (int i = 0; i < 16; ++i) {
+      gets.push_back(std::make_unique<UnderWay>(
+          client.get(), Call{"Get", Kind::kRead, [](Client* c) -> Result { return c->Get(kKey); }}));
+    }
+    SleepFor(10 * kSecond);
+    EXPECT_LT(fetches.load(), 110) << "in ten seconds; of one every 20 ms 500";
+    EXPECT_GT(fetches.load(), 20) << "none waits for half a second";
+    ASSERT_TRUE(w.cluster.Start(w.owner).ok());
+    ASSERT_TRUE(w.cluster.WaitOpen(1, 30 * kSecond));
+    const Nanos open = Now();
+    for (const auto& get : gets) {
+      get->ended.Wait();
+      EXPECT_TRUE(get->result.ok()) << get->result.message;
+      EXPECT_LT(get->ended_ns, open + 1500 * kMillisecond) << "the coordinator tells of it after a second";
+    }
+  });
 }
 
 // Nothing else is asked, and so nobody refuses anything: an answer that is late is what makes the client
