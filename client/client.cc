@@ -16,7 +16,9 @@ Client::Client(std::unique_ptr<ClientRep> rep) : rep_(std::move(rep)) {}
 namespace {
 
 constexpr size_t kMaxBatchBytes = 16 << 20;  // what one message carries
-constexpr int kMaxThreads = 1024;            // each has memory and connections of its own
+// Of the two values of a compare-and-swap, which travel in one message with the key.
+constexpr size_t kMaxSwapBytes = XchgOptions{}.max_message_bytes - 2 * kMaxUserKeyBytes;
+constexpr int kMaxThreads = 1024;  // each has memory and connections of its own
 
 Status CheckOption(const char* name, int64_t value, int64_t low, int64_t high) {
   if (value >= low && value <= high) return OkStatus();
@@ -235,6 +237,11 @@ void Client::CompareAndSwapAsync(std::string_view key, std::optional<std::string
   Result checked = ClientRep::CheckKey(key);
   if (checked.ok() && desired) checked = rep_->CheckValue(*desired);
   if (checked.ok() && expected) checked = rep_->CheckValue(*expected);
+  const size_t bytes = expected.value_or("").size() + desired.value_or("").size();
+  if (checked.ok() && bytes > kMaxSwapBytes) {
+    checked = {Outcome::kInvalidArgument,
+               StrCat("the two values have ", bytes, " bytes, the limit is ", kMaxSwapBytes)};
+  }
   if (!checked.ok()) return done(std::move(checked));
   auto op = rep_->NewOp("compare-and-swap", rep_->Stored(key));
   op->end = std::move(done);

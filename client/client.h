@@ -159,7 +159,7 @@ class Client {
   // All of it or nothing, of one range (atomicity, K6); scans and snapshots never see a part.
   Result Write(const WriteBatch& batch, const WriteOptions& options = {});
   // Writes `desired` (none: a deletion) if the value is `expected` (none: there is no value); else
-  // ConditionFailed.
+  // ConditionFailed. The two values have 20,963,328 bytes together at most.
   Result CompareAndSwap(std::string_view key, std::optional<std::string_view> expected,
                         std::optional<std::string_view> desired, const WriteOptions& options = {});
   GetResult Get(std::string_view key, const ReadOptions& options = {});

@@ -37,7 +37,7 @@ void CheckFlags() {
   CheckFlagRange("settle_ms", FLAGS_settle_ms, 0, 600'000);
   CheckFlagRange("stoc_down_after", FLAGS_stoc_down_after, 1, 30 * 86'400);
   CheckFlagRange("share_after", FLAGS_share_after, 0, 86'400);
-  CheckFlagRange("max_value_bytes", FLAGS_max_value_bytes, 1, 64 << 20);
+  CheckFlagRange("max_value_bytes", FLAGS_max_value_bytes, 1, 16 << 20);
 }
 
 std::string DefaultName(const std::string& address) {

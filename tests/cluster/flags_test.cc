@@ -123,6 +123,16 @@ TEST_F(FlagsTest, ANumberOutOfRangeIsNamedOnOneLineAndNothingIsMade) {
   EXPECT_FALSE(std::filesystem::exists(directory_ + "/data"));
 }
 
+TEST_F(FlagsTest, ClientsAreToldOfNoLongerValuesThanAnLtcTakes) {
+  const std::string longer = "--max_value_bytes=16777217";
+  std::vector<std::string> argv = {kBin + "nova_coordinator", "--zookeeper=127.0.0.1:1",
+                                   "--zookeeper_connect_ms=1", longer};
+  ExpectOneLineOf(Run(argv), "max_value_bytes", argv[0] + " " + longer);
+  argv[0] = kBin + "nova_ltc";
+  argv.insert(argv.end(), {"--coordinators=127.0.0.1:1", "--name=x"});
+  ExpectOneLineOf(Run(argv), "max_value_bytes", argv[0] + " " + longer);
+}
+
 // --helpshort: the flags of our own files, and not where they were compiled.
 TEST_F(FlagsTest, TheShortHelpShowsOwnFlagsOnly) {
   for (const auto& [program, flag] :

@@ -363,6 +363,20 @@ TEST(SemanticsTest, CompareAndSwapKnowsAbsentFromEmpty) {
   });
 }
 
+// Both values travel in one message.
+TEST(SemanticsTest, ACompareAndSwapOfTwoValuesThatAreTooLongTogetherSaysSo) {
+  Simulate(13, [] {
+    SimClusterOptions options = SmallCluster();
+    options.coordinator.max_value_bytes = options.ltc.hosted.range.max_value_bytes = 16 << 20;
+    OneRange w(options);
+    const std::string longer(12 << 20, 'x'), fits(9 << 20, 'x');
+    const Result r = w.client->CompareAndSwap("k", longer, longer);
+    EXPECT_EQ(r.outcome, Outcome::kInvalidArgument);
+    EXPECT_EQ(r.message, "the two values have 25165824 bytes, the limit is 20963328");
+    EXPECT_EQ(w.client->CompareAndSwap("k", fits, fits).outcome, Outcome::kConditionFailed);
+  });
+}
+
 // Keys keep their order, repeats and all, over ranges and replies; values larger than a reply is to be are of
 // one moment.
 TEST(SemanticsTest, K4MultiGetOverRangesAndReplies) {
