@@ -74,11 +74,13 @@ struct XchgOptions {
   size_t max_message_bytes = 20 << 20;
   size_t send_pool_bytes = 256 << 20;  // bound on message bytes that are queued or posted and not completed
 
-  // The following are of one connection, but for max_waiting_bytes.
+  // The following are of one connection, but for max_begun_bytes and max_waiting_bytes.
   // Of ours posted, or of the peer begun, and not answered; more wait.
   size_t max_calls_per_connection = 4096;
-  // Of ours posted and not answered; more wait, but a longer call goes alone.
+  // Of ours posted, or of the peer begun, and not answered; more wait, but a longer call goes alone.
   size_t max_call_bytes_per_connection = 16 << 20;
+  // Of the peers' requests that are begun, of all connections together; more wait.
+  size_t max_begun_bytes = 256 << 20;
   // Replies that the peer has not taken, or that are expected; beyond that its requests wait.
   size_t max_reply_bytes_per_connection = 64 << 20;
   // Of the peer's requests that wait; more close the connection.

@@ -51,6 +51,7 @@ struct XchgOp : XchgTimed, PooledRecord {
 // A request of a peer that a handler has begun and not answered.
 struct XchgBegun : PooledRecord {
   uint64_t peers_id = 0;
+  size_t bytes = 0;     // of the request, as XchgShares counts it
   size_t expected = 0;  // bytes of the reply
   Nanos deadline_ns = kNever;
   Nanos since_ns = 0;              // the turn in which it came

@@ -16,7 +16,8 @@ void Xchg::Rep::Request(Link* link, const MessageAssembler::Message& m) {
   if (m.header.deadline_or_depth != MessageHeader::kNoDeadline) {
     deadline_ns = turn.now_ns + static_cast<Nanos>(m.header.deadline_or_depth) * kMicrosecond;
   }
-  if (link->waiting.empty() && shares.MayBegin(link->share, link->queue.size())) {
+  if (link->waiting.empty() &&
+      shares.MayBegin(link->share, link->queue.size(), XchgShares::BytesOf(m.body.size()))) {
     return Begin(link, m.header.type, m.header.request_id, deadline_ns, turn.now_ns, m.body);
   }
   Wait(link, {m.header.type, m.header.request_id, deadline_ns, turn.now_ns, std::string(m.body)});
@@ -42,10 +43,11 @@ void Xchg::Rep::Begin(Link* link, uint16_t type, uint64_t peers_id, Nanos deadli
   b->since_ns = since_ns;
   b->served_ns = known ? handlers.services[type].served_ns : nullptr;
   b->link = link;
+  b->bytes = XchgShares::BytesOf(body.size());
   b->expected = 0;
   Expect(b, kExpectedReply);
   link->begun.Add(b);
-  ++link->share.begun;
+  shares.CountBegun(&link->share, b->bytes);
   const IncomingCall call{link->id, b->id(), type, deadline_ns, body, &link->hello};
   if (known) return handlers.services[type].handler(call);
   Reply(link->id, call.request_id, Outcome::kInvalidArgument, {});
@@ -60,7 +62,7 @@ void Xchg::Rep::EndBegun(Begun* b) {
   Link* link = b->link;
   Expect(b, 0);
   link->begun.Remove(b);
-  --link->share.begun;
+  shares.CountEnded(&link->share, b->bytes);
   b->link = nullptr;
   begun.Free(b);
   room_made = true;
@@ -86,7 +88,10 @@ bool Xchg::Rep::BeginWaiting() {
 
 bool Xchg::Rep::Resume(Link* link) {
   bool began = false;
-  while (!link->waiting.empty() && shares.MayBegin(link->share, link->queue.size())) {
+  const auto may_begin = [&](const XchgWaiting& next) {
+    return shares.MayBegin(link->share, link->queue.size(), XchgShares::BytesOf(next.body.size()));
+  };
+  while (!link->waiting.empty() && may_begin(link->waiting.front())) {
     const XchgWaiting request = std::move(link->waiting.front());
     link->waiting.pop_front();
     shares.CountWaiting(&link->share.waiting_bytes,

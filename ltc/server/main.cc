@@ -125,7 +125,8 @@ void DeriveMemory(LtcOptions* o) {
   o->log.staging_bytes = static_cast<size_t>(on_their_way_mb) << 19;
   o->log.lane_in_flight_bytes = std::min(o->log.lane_in_flight_bytes, o->log.staging_bytes / 2);
   o->xchg.send_pool_bytes = (static_cast<size_t>(on_their_way_mb) << 19) / static_cast<size_t>(threads);
-  // Taken only while somebody sends too much.
+  // Taken only while writes wait, or somebody sends too much.
+  o->xchg.max_begun_bytes = std::min(o->xchg.max_begun_bytes, 2 * o->xchg.send_pool_bytes);
   o->xchg.max_waiting_bytes = std::min(o->xchg.max_waiting_bytes, 2 * o->xchg.send_pool_bytes);
 }
 

@@ -227,6 +227,34 @@ TEST_P(NeighbourTest, WhoPipelinesAndReadsIsAnsweredInFull) {
   });
 }
 
+// What handlers keep of requests that they do not answer is bounded, also where a peer sends as much as it
+// likes; others are served.
+TEST_P(NeighbourTest, WhatRequestsLeaveWithHandlersIsBounded) {
+  Run([](FabricWorld* world) {
+    constexpr size_t kBody = 1 << 20;
+    XchgOptions options = ServerOptions();
+    options.max_call_bytes_per_connection = 4 * kBody;
+    options.max_begun_bytes = 40 * kBody;
+    Server server(world, options);
+    XchgOptions greedy;
+    greedy.max_call_bytes_per_connection = 64 * kBody;
+    Client sender(world, "sender", greedy), other(world, "other");
+    std::atomic<int> ended{0};
+    const std::string body(kBody, 'b');
+    sender.xchg->Submit([&] {
+      for (int i = 0; i < 24; ++i) {
+        sender.xchg->Call(sender.xchg->peer(server.address), kSilent, {{body}}, Now() + 2 * kSecond,
+                          [&](const CallResult&) { ++ended; });
+      }
+    });
+    ASSERT_TRUE(WaitFor([&] { return server.silent == 4; }));
+    EXPECT_EQ(other.Call(server, kEcho, body).outcome, Outcome::kOk);
+    EXPECT_EQ(server.silent, 4);
+    EXPECT_EQ(server.xchg->counters().cut_off, 0u);
+    ASSERT_TRUE(WaitFor([&] { return ended == 24; }));
+  });
+}
+
 // An Xchg posts no more than may be under way, so that its requests wait on its own side.
 TEST_P(NeighbourTest, AnXchgSendsNoMoreThanMayBeUnderWay) {
   Run([](FabricWorld* world) {

@@ -212,21 +212,43 @@ TEST_F(XchgSharesTest, OneThatTakesNothingLeavesTheOthersTheirShare) {
   while (shares_.MayCall(greedy, /*queued=*/0)) Send(&greedy, 16 << 10);
   EXPECT_LE(greedy.send_bytes, kPool / 2);
   EXPECT_TRUE(shares_.MayCall(first, 0)) << "one that has nothing may always call";
-  EXPECT_TRUE(shares_.MayBegin(first, 0));
+  EXPECT_TRUE(shares_.MayBegin(first, 0, 0));
   EXPECT_FALSE(shares_.MayCall(first, options_.max_queued_calls_per_peer));
 }
 
 TEST_F(XchgSharesTest, RepliesThatAreExpectedCountAsTaken) {
   LinkShare busy, other;
-  EXPECT_TRUE(shares_.MayBegin(busy, 0));
+  EXPECT_TRUE(shares_.MayBegin(busy, 0, 0));
   shares_.Expect(&busy, 0, kPool / 2);
-  EXPECT_FALSE(shares_.MayBegin(busy, 0)) << "it has far more than a part of what is free";
-  EXPECT_TRUE(shares_.MayBegin(other, 0));
+  EXPECT_FALSE(shares_.MayBegin(busy, 0, 0)) << "it has far more than a part of what is free";
+  EXPECT_TRUE(shares_.MayBegin(other, 0, 0));
   shares_.Expect(&busy, kPool / 2, kPool);
-  EXPECT_FALSE(shares_.MayBegin(other, 0)) << "what is kept for calls of our own is not begun";
+  EXPECT_FALSE(shares_.MayBegin(other, 0, 0)) << "what is kept for calls of our own is not begun";
   shares_.Expect(&busy, kPool, 0);
-  EXPECT_TRUE(shares_.MayBegin(busy, 0));
+  EXPECT_TRUE(shares_.MayBegin(busy, 0, 0));
   EXPECT_EQ(busy.expected_bytes, 0u);
+}
+
+TEST_F(XchgSharesTest, WhatIsBegunIsBoundedForOneAndForAllAndShortRequestsAreNot) {
+  EXPECT_EQ(XchgShares::BytesOf(4096), 0u);
+  EXPECT_EQ(XchgShares::BytesOf(4097), 4097u);
+  options_.max_begun_bytes = 1000;
+  options_.max_call_bytes_per_connection = 200;
+  LinkShare a, b, c;
+  EXPECT_TRUE(shares_.MayBegin(a, 0, 900)) << "a longer one goes alone";
+  shares_.CountBegun(&a, 100);
+  EXPECT_TRUE(shares_.MayBegin(a, 0, 100));
+  EXPECT_FALSE(shares_.MayBegin(a, 0, 101)) << "the bound of one connection";
+  shares_.CountBegun(&b, 600);
+  EXPECT_FALSE(shares_.MayBegin(a, 0, 1)) << "a quarter of what others leave";
+  EXPECT_TRUE(shares_.MayBegin(a, 0, 0));
+  EXPECT_TRUE(shares_.MayBegin(c, 0, 300)) << "the first of a connection";
+  shares_.CountBegun(&c, 300);
+  EXPECT_FALSE(shares_.MayBegin(LinkShare(), 0, 1)) << "of all";
+  EXPECT_TRUE(shares_.MayBegin(LinkShare(), 0, 0));
+  for (LinkShare* link : {&a, &b, &c}) shares_.CountEnded(link, link->begun_bytes);
+  EXPECT_TRUE(shares_.MayBegin(a, 0, 900));
+  EXPECT_EQ(a.begun, 0u);
 }
 
 TEST_F(XchgSharesTest, WhatWaitsIsBoundedForOneAndForAll) {
