@@ -121,7 +121,17 @@ class LocalLog : public RangeLog {
     for (std::string& path : retired) remover_.Delete(std::move(path));
   }
 
-  Status Sync() override { return SyncAll(); }
+  Status Sync() override {
+    NOVA_RETURN_IF_ERROR(SyncAll());
+    MutexLock lock(&mu_);
+    for (const auto& [round, files] : files_) {
+      for (const auto& f : files) {
+        if (f->sync_failed.load() && f->written.load() > f->synced.load())
+          return absl::DataLossError(StrCat(f->path, ": an earlier sync failed"));
+      }
+    }
+    return OkStatus();
+  }
   void Fence() override { fenced_.store(true, std::memory_order_release); }
   size_t bytes_in_flight() const override { return 0; }
   bool sync_matters() const override { return true; }

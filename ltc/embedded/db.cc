@@ -234,13 +234,19 @@ Status Db::Close() {
   return OkStatus();
 }
 
-// Makes durable what was acknowledged: by the log, or by tables where there is none.
+// Makes durable what was acknowledged: by the log, or by tables where there is none, or where one of its
+// files cannot be synced. Another sync of that file would prove nothing (S1), and memory has all that is in it.
 Status Db::Rep::End() {
   MutexLock lock(&end_mu);
   if (stopped) return OkStatus();
   range->StopWrites();
-  if (options.log == DbLog::kNone) return range->FlushAll(Now() + kEndDeadline, /*give_up=*/true);
-  return range->log()->Sync();
+  Status synced = OkStatus();
+  if (options.log != DbLog::kNone) {
+    synced = range->log()->Sync();
+    if (synced.ok()) return synced;
+  }
+  const Status flushed = range->FlushAll(Now() + kEndDeadline, /*give_up=*/true);
+  return flushed.ok() || synced.ok() ? flushed : synced;
 }
 
 void Db::Rep::Stop() {

@@ -127,11 +127,11 @@ class Db {
   // as after a crash.
   ~Db();
 
-  // An orderly end. From its beginning on writes end with FailedPrecondition. Without a log everything
-  // written goes into tables; with one, the log is synced: after Ok nothing that was acknowledged depends on
-  // the machine's power. After an error nothing is lost yet: reads go on, and Close may be called again.
-  // After Ok every read and write, and every wait, ends with FailedPrecondition; Close, and a call that has
-  // nothing to do, is Ok.
+  // An orderly end. From its beginning on writes end with FailedPrecondition. The log is synced; without one,
+  // or where a file of it cannot be synced, everything written goes into tables: after Ok nothing that was
+  // acknowledged depends on the machine's power. After an error nothing is lost yet: reads go on, and Close
+  // may be called again. After Ok every read and write, and every wait, ends with FailedPrecondition; Close,
+  // and a call that has nothing to do, is Ok.
   Status Close();
 
   // The errors of all calls are in the head of this file.
