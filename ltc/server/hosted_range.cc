@@ -210,7 +210,8 @@ Status HostedRange::GiveBack() {
   const std::shared_ptr<NodeSession> session = services_->session();
   if (session == nullptr) return absl::UnavailableError("no session with the cluster");
   NOVA_ASSIGN_OR_RETURN(RangeRecord record, session->ReadRange(id_));
-  const bool ours = record.epoch == epoch_ && record.owner_incarnation == session->self().incarnation;
+  const bool ours = record.epoch == epoch_ && record.owner == session->self().name &&
+                    record.owner_incarnation == session->self().incarnation;
   if (!ours || record.state != RangeState::kOpen) return OkStatus();
   record.state = RangeState::kSealing;
   record.owner.clear();
