@@ -5,8 +5,8 @@
 // Disk (ltc/embedded/local_storage.h). Bytes that a read returns have been verified: the checksums of blocks
 // and metadata hold.
 //
-// Thread safety: all. FetchBlocks and FetchMetadata are called on the executor `on`, and `done` runs there; the
-//   others wait, so they belong on compaction, flush and control threads.
+// Thread safety: all. FetchBlocks and FetchMetadata are called on the executor `on`, and `done` runs there;
+//   the others wait, so they belong on compaction, flush and control threads.
 // Ownership: the store outlives everything it has begun. Arguments are the caller's during a call.
 // Errors: Unavailable: no copy answers that may be good. DataLoss: every copy is damaged, short or gone.
 //   ResourceExhausted: full. FailedPrecondition: fenced (revocation, F1). The text names the table and the

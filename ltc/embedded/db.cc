@@ -235,7 +235,8 @@ Status Db::Close() {
 }
 
 // Makes durable what was acknowledged: by the log, or by tables where there is none, or where one of its
-// files cannot be synced. Another sync of that file would prove nothing (S1), and memory has all that is in it.
+// files cannot be synced. Another sync of that file would prove nothing (bad file, S1), and memory has all
+// that is in it.
 Status Db::Rep::End() {
   MutexLock lock(&end_mu);
   if (stopped) return OkStatus();

@@ -1,5 +1,5 @@
-// HiddenKeys: stretches of keys of which a snapshot sees none: deleted, expired, or written later. Whoever has
-// found one remembers it here, so that a scan which had no time for the whole of it goes on where it was,
+// HiddenKeys: stretches of keys that a snapshot does not see: deleted, expired, or written later. Whoever
+// has found one remembers it here, so that a scan which had no time for the whole of it goes on where it was,
 // though it is asked for by the same key again. What a snapshot does not see it will not see later.
 //
 // Thread safety: all.   Ownership: copies keys.   Bounds: 16 stretches; the one found first is forgotten.

@@ -1,7 +1,7 @@
 // TableAccess: opens, reads and stores the tables of a range, through the table store and the block cache.
 //
-// Thread safety: all methods from any thread. FetchBlocks and LoadReader are called on `on`, call `done` there
-//   and do not wait; the others wait for the tables' store, on threads that may.
+// Thread safety: all methods from any thread. FetchBlocks and LoadReader are called on `on`, call `done`
+//   there and do not wait; the others wait for the tables' store, on threads that may.
 // Ownership: readers count as memory of the cache for as long as they live.
 // Errors: the table store's.
 #pragma once

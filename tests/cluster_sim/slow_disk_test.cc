@@ -144,8 +144,8 @@ TEST(SlowDiskTest, NorWhereStocsLackMemoryForTheLogsOfAllRanges) {
   }
 }
 
-// Deletions, which a snapshot keeps, take the disks longer than the client's time for an operation. That begins
-// anew with each answer.
+// Deletions, which a snapshot keeps, take the disks longer than the client's time for an operation. That
+// begins anew with each answer.
 TEST(SlowDiskTest, AScanGetsThroughWhatWasDeletedHoweverLongThatTakes) {
   Simulate(1, [] {
     SlowDisks w(/*ranges=*/1);
