@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kMaxBatchBytes = 16 << 20;  // what one message carries
 // Of the two values of a compare-and-swap, which travel in one message with the key.
-constexpr size_t kMaxSwapBytes = XchgOptions{}.max_message_bytes - 2 * kMaxUserKeyBytes;
+constexpr size_t kMaxSwapBytes = kMaxMessageBytes - 2 * kMaxUserKeyBytes;
 constexpr int kMaxThreads = 1024;  // each has memory and connections of its own
 
 Status CheckOption(const char* name, int64_t value, int64_t low, int64_t high) {

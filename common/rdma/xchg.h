@@ -60,6 +60,8 @@
 
 namespace nova {
 
+inline constexpr size_t kMaxMessageBytes = 20 << 20;  // of a message, unless the options say otherwise
+
 // Bounds and times of an Xchg. "Of a connection" means of one peer's.
 struct XchgOptions {
   std::string name = "xchg";           // of the thread: "ltc.xchg.0"
@@ -71,7 +73,7 @@ struct XchgOptions {
   Nanos idle_close_ns = 300 * kSecond;         // a connection of ours without traffic is closed
   size_t max_queued_calls_per_peer = 8192;     // requests and pieces queued for one peer; more are refused
   // Of a whole message, its pieces together; a longer one closes the connection.
-  size_t max_message_bytes = 20 << 20;
+  size_t max_message_bytes = kMaxMessageBytes;
   size_t send_pool_bytes = 256 << 20;  // bound on message bytes that are queued or posted and not completed
 
   // The following are of one connection, but for max_begun_bytes and max_waiting_bytes.

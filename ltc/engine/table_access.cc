@@ -40,6 +40,7 @@ struct TableAccess::Load {
     Nanos deadline_ns = kNever;
     absl::AnyInvocable<void(Status)> done;
   };
+  explicit Load(TableRef t) : table(std::move(t)) {}
   const TableRef table;
   Nanos deadline_ns = kNever;  // of the try under way
   std::vector<Waiter> waiters = {};

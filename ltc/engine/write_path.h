@@ -81,7 +81,7 @@ class WritePath {
   bool HasRoomForTombstones(Executor* on, uint64_t count);
   // The write with copies of its own, made unless it has some: however often it waits it is copied once.
   static std::unique_ptr<ParkedWrite> Keep(Attempt attempt);
-  static Attempt Again(std::unique_ptr<ParkedWrite> parked);
+  static Attempt Again(std::unique_ptr<ParkedWrite> parked);  // the write goes on
   // Has the write go on with AdmittedWrite after `wait_ns`, or ends it now if that is past its deadline.
   void Park(Executor* on, Nanos wait_ns, Attempt attempt);
   // Answers a write whose deadline comes while it waits: with the failure of background work if there is one,
