@@ -243,6 +243,7 @@ Status Db::Rep::End() {
   range->StopWrites();
   Status synced = OkStatus();
   if (options.log != DbLog::kNone) {
+    NOVA_RETURN_IF_ERROR(range->AwaitWrites(Now() + kEndDeadline));  // the sync is to cover them
     synced = range->log()->Sync();
     if (synced.ok()) return synced;
   }

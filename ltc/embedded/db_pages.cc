@@ -20,12 +20,18 @@ StatusOr<std::shared_ptr<const Snapshot>> TakeSnapshotOf(Range* range, CallerLan
 
 bool DbPages::Read(const PageRequest& request, EntryPage* page) {
   if (!ReadAt(request, page)) return false;
-  if (!page->more || snapshot_ != nullptr) return true;
-  auto snapshot = TakeSnapshotOf(range_, lanes_);
-  status_ = snapshot.status();
-  if (!status_.ok()) return false;
-  snapshot_ = *std::move(snapshot);
-  return ReadAt(request, page);
+  if (page->more && snapshot_ == nullptr) {
+    auto snapshot = TakeSnapshotOf(range_, lanes_);
+    status_ = snapshot.status();
+    if (!status_.ok()) return false;
+    snapshot_ = *std::move(snapshot);
+    if (!ReadAt(request, page)) return false;
+  }
+  // One that could not go on has come nearer to an entry (HiddenKeys).
+  while (page->more && page->count == 0) {
+    if (!ReadAt(request, page)) return false;
+  }
+  return true;
 }
 
 bool DbPages::ReadAt(const PageRequest& request, EntryPage* page) {

@@ -1,5 +1,6 @@
 #include "ltc/engine/range.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -64,6 +65,16 @@ bool Range::SealUpTo(SequenceNumber seq) {
 void Range::StopWrites() {
   for (const auto from : {ServingState::kActive, ServingState::kRestoring}) {
     if (context_.state.Move(from, ServingState::kReadOnly)) return;
+  }
+}
+
+Status Range::AwaitWrites(Nanos deadline_ns) {
+  const auto is_written_to = [](const std::shared_ptr<Round>& round) { return round->pins.load() != 0; };
+  for (;; SleepFor(100 * kMicrosecond)) {
+    const auto view = rounds_.Current();
+    if (!is_written_to(view->active) && std::none_of(view->sealed.begin(), view->sealed.end(), is_written_to))
+      return OkStatus();
+    if (Now() >= deadline_ns) return absl::DeadlineExceededError("writes are under way");
   }
 }
 

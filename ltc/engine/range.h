@@ -124,6 +124,8 @@ class Range : public std::enable_shared_from_this<Range> {
 
   // --- letting go
   void StopWrites();  // later writes end with kNotOwner
+  // Until those that were begun before are answered. REQUIRES: StopWrites. DeadlineExceeded.
+  Status AwaitWrites(Nanos deadline_ns);
   // Release (R5): a range that is let go stops in two steps, and may be taken back after each. Every request
   // that arrives after StopReads ends with kNotOwner.
   bool BeginRelease();  // stops writes; false: the range does not serve, or is being restored

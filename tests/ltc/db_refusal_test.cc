@@ -8,8 +8,10 @@
 #include <map>
 
 #include "common/base/clock.h"
+#include "common/base/failpoint.h"
 #include "common/base/fault_disk.h"
 #include "common/base/log.h"
+#include "common/base/mutex.h"
 #include "common/base/sim_disk.h"
 #include "common/base/thread.h"
 #include "ltc/embedded/db.h"
@@ -279,6 +281,47 @@ TEST(CloseTest, WithALogWhatWasAcknowledgedIsDurable) {
     EXPECT_TRUE((*db)->Get("key", &value).ok());
     EXPECT_EQ(value, "x");
   }
+}
+
+// A write that was begun before Close, and is acknowledged while it syncs what others wrote, is synced too.
+TEST(CloseTest, AWriteThatItOvertakesIsDurable) {
+  SimDisk medium;
+  Status put;
+  {
+    const auto mount = medium.Mount();
+    FaultDisk disk(mount.get());
+    DbOptions options;
+    options.disk = &disk;
+    const auto db = Db::Open("", options);
+    ASSERT_TRUE(db.ok()) << db.status();
+    ASSERT_TRUE((*db)->Put("of another thread", "x").ok());
+    disk.Add(
+        {.path = "log-", .op = DiskOp::kSync, .action = FaultAction::kDelay, .delay_ns = 300 * kMillisecond});
+    const uint64_t before = disk.faults();
+    Notification begun;
+    ASSERT_TRUE(ArmFailPoint("write.pinned", 1, [&] {
+                  begun.Notify();
+                  for (const Nanos until = Now() + 300 * kMillisecond;
+                       disk.faults() == before && Now() < until;)
+                    SleepFor(kMillisecond);
+                  return OkStatus();
+                }).ok());
+    Thread writer("writer", [&] { put = (*db)->Put("key", "x"); });
+    begun.Wait();
+    const Status closed = (*db)->Close();
+    EXPECT_TRUE(closed.ok()) << closed;
+    writer.Join();
+    DisarmFailPoints();
+    medium.Crash();
+  }
+  ASSERT_TRUE(put.ok()) << put << ": the test tests nothing";
+  const auto mount = medium.Mount();
+  DbOptions options;
+  options.disk = mount.get();
+  const auto db = Db::Open("", options);
+  ASSERT_TRUE(db.ok()) << db.status();
+  std::string value;
+  EXPECT_TRUE((*db)->Get("key", &value).ok());
 }
 
 // So does the destructor of a database that nobody closed.
