@@ -137,6 +137,7 @@ class LocalLog : public RangeLog {
   bool sync_matters() const override { return true; }
 
  private:
+  static constexpr size_t kKeptBuffer = 64 << 10;  // bytes that a writer keeps for its next record
   // Where one writer at a time appends.
   struct alignas(64) Writer {
     RoundNumber round = 0;
@@ -291,7 +292,9 @@ class LocalLog : public RangeLog {
       EncodeLogRecord(f->uuid, ++lsn, marks, *r, reinterpret_cast<std::byte*>(w->buffer.data()) + at);
       at += LogRecordBytes(*r);
     }
-    NOVA_RETURN_IF_ERROR(f->file->Write(f->end, {w->buffer.data(), size}));
+    const Status s = f->file->Write(f->end, {w->buffer.data(), size});
+    if (size > kKeptBuffer) std::string().swap(w->buffer);
+    NOVA_RETURN_IF_ERROR(s);
     f->lsn = lsn;
     f->end += size;
     return OkStatus();
@@ -299,10 +302,13 @@ class LocalLog : public RangeLog {
 
   Status ZeroAhead(LogFile* f, size_t size) const {
     if (f->end + size <= f->allocated) return OkStatus();
-    const uint64_t from = std::max(f->end, f->allocated);
-    const std::string zeros(size + options_.zero_ahead_bytes, '\0');
-    NOVA_RETURN_IF_ERROR(f->file->Write(from, zeros));
-    f->allocated = from + zeros.size();
+    const std::string zeros(std::max<size_t>(options_.zero_ahead_bytes, kKeptBuffer), '\0');
+    const uint64_t wanted = std::max(f->end, f->allocated) + size + options_.zero_ahead_bytes;
+    for (uint64_t at = std::max(f->end, f->allocated); at < wanted; at = f->allocated) {
+      const uint64_t n = std::min<uint64_t>(zeros.size(), wanted - at);
+      NOVA_RETURN_IF_ERROR(f->file->Write(at, std::string_view(zeros).substr(0, n)));
+      f->allocated = at + n;
+    }
     return OkStatus();
   }
 

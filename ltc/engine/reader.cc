@@ -12,6 +12,8 @@
 namespace nova {
 namespace {
 
+constexpr size_t kBlockOfOneBytes = 32;  // of a block with one entry, beside its key and value, at most
+
 std::string_view Why(const Status& s) { return {s.message().data(), s.message().size()}; }
 
 }  // namespace
@@ -196,6 +198,7 @@ void Reader::KeepFetched(const TableReader& table, SequenceNumber at, std::strin
   if (whole) return tables_->KeepBlock(table, p.handle, p.block);
   std::string internal_key, entry;
   AppendInternalKey(&internal_key, key, found->sequence, found->type);
+  entry.reserve(internal_key.size() + found->value.size() + kBlockOfOneBytes);  // what it has it keeps
   BlockBuilder builder(&entry, /*restart_interval=*/1);
   builder.AddKey(internal_key, found->value.size());
   entry.append(found->value);

@@ -207,6 +207,39 @@ TEST_F(AllocationTest, APutThatWaitsForRoomIsCopiedOnce) {
   db_ = nullptr;  // before its disk
 }
 
+// Each lane of the log has a buffer for its records.
+TEST_F(AllocationTest, ALargeBatchLeavesNoBufferOfItsSize) {
+  DbOptions options;
+  const auto db = Db::Open(dir_.path(), options);
+  ASSERT_TRUE(db.ok()) << db.status();
+  for (const bool sync : {false, true}) {
+    ASSERT_TRUE((*db)->Put("first", "x", {.sync = sync}).ok());
+    const int64_t before = kept_bytes;
+    {
+      WriteBatch batch;
+      for (int i = 0; i < 8; ++i) batch.Put(KeyOf(i), std::string(1 << 20, 'v'));
+      ASSERT_TRUE((*db)->Write(batch, {.sync = sync}).ok());
+    }
+    EXPECT_LT(kept_bytes - before, 1 << 20) << "sync: " << sync;
+  }
+}
+
+// Of blocks with few entries it keeps those that are read.
+TEST_F(AllocationTest, TheBlockCacheKeepsWhatItCounts) {
+  Open(/*map_tables=*/false);
+  Fill();
+  ASSERT_TRUE(db_->Flush().ok());
+  ASSERT_TRUE(db_->WaitForBackgroundWork().ok());
+  ASSERT_TRUE(db_->Get(KeyOf(0), &value_).ok());
+  const int64_t before = kept_bytes;
+  const auto counted_before = static_cast<int64_t>(db_->memory_use().block_cache);
+  for (int i = 3; i < kKeys; i += 7) ASSERT_TRUE(db_->Get(KeyOf(i), &value_).ok());
+  const int64_t counted = static_cast<int64_t>(db_->memory_use().block_cache) - counted_before;
+  EXPECT_GT(counted, 100'000) << "the test tests nothing";
+  EXPECT_LT(counted, 300'000) << "whole blocks are kept: the test tests nothing";
+  EXPECT_LT(static_cast<double>(kept_bytes - before), 1.3 * static_cast<double>(counted));
+}
+
 // Nor does a scan take a page of a megabyte for the one entry that its caller looks at.
 TEST_F(AllocationTest, AScanThatItsCallerEndsTakesLittle) {
   Directory dir;
