@@ -7,6 +7,7 @@
 
 #include "common/base/crc32c.h"
 #include "common/base/failpoint.h"
+#include "stoc/protocol.h"
 
 namespace nova {
 namespace {
@@ -208,6 +209,7 @@ std::shared_ptr<GroupLog::Batch> GroupLog::NextBatch() {
   while (!unposted_.empty()) {
     PendingRecord& r = unposted_.front();
     if (r.staging != batch->staging || r.offset != batch->offset + batch->bytes || !HasRoom(r.bytes)) break;
+    if (batch->bytes > 0 && batch->bytes + r.bytes > kMaxAppendBytes) break;
     batch->sync |= r.sync;
     batch->bytes += r.bytes;
     used_ += r.bytes;

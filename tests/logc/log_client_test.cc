@@ -772,6 +772,37 @@ TEST_P(LogFileTest, SyncedRecordsSurviveTheLossOfPowerOfEveryMember) {  // D
   });
 }
 
+// Two records that come together and that no message holds.
+TEST_P(LogFileTest, LargeRecordsThatComeTogetherGoOneByOne) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world, GetParam().media);
+    ExpectAllOk(rig.Append(1, 2));
+    std::vector<Outcome> ended;
+    Mutex mu;
+    rig.ltc->executors[0]->Submit([&] {
+      for (const size_t bytes : {size_t{16} << 20, size_t{2} << 20, size_t{2} << 20}) {
+        const std::string value(bytes, 'v');
+        const SequenceNumber s = 3 + bytes % 7;
+        const LogEntry entry{MemTableId(1), ValueType::kPut, "key", value};
+        const auto done = [&](Outcome o) {
+          MutexLock lock(&mu);
+          ended.push_back(o);
+        };
+        const Outcome taken =
+            rig.log->Append(rig.ltc->executors[0].get(), {1, s, 1, s, true, {&entry, 1}}, done);
+        if (taken != Outcome::kOk) done(taken);
+      }
+    });
+    for (const Nanos until = Now() + 20 * kSecond; Now() < until; SleepFor(10 * kMillisecond)) {
+      MutexLock lock(&mu);
+      if (ended.size() == 3) break;
+    }
+    MutexLock lock(&mu);
+    EXPECT_EQ(ended, std::vector<Outcome>(3, Outcome::kOk));
+    EXPECT_EQ(rig.Record().log_groups.size(), 1u) << "no member is to blame";
+  });
+}
+
 // Row 20: what waits for a full disk may be found by a recovery; what comes later is told at once.
 TEST_P(LogFileTest, WhileAllDisksAreFullAppendsAreRefusedAndTheyGoOnOnceThereIsRoom) {
   Run([&](FabricWorld* world) {
