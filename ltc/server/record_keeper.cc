@@ -38,6 +38,9 @@ Status RecordKeeper::Update(const std::function<Status(RangeRecord*)>& change) {
   if (session == nullptr) return absl::UnavailableError("no session with the cluster");
   for (;;) {
     RangeRecord next = Get();
+    // It was released while this change waited for its turn: the next owner is to find it as it was let go.
+    if (next.owner_incarnation == Incarnation())
+      return absl::FailedPreconditionError(StrCat("range ", next.id.value(), " was released"));
     NOVA_RETURN_IF_ERROR(change(&next));
     auto stored = session->UpdateRange(next);
     if (absl::IsAborted(stored.status())) {

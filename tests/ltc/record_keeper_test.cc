@@ -34,8 +34,9 @@ class OneRecord : public NodeSession {
     ++stored_.version;
     return stored_;
   }
-  StatusOr<Handover> HandOverRange(const RangeRecord&, const RangeRecord&, Nanos) override {
-    return absl::UnimplementedError("not asked");
+  StatusOr<Handover> HandOverRange(const RangeRecord&, const RangeRecord& after, Nanos) override {
+    NOVA_ASSIGN_OR_RETURN(RangeRecord record, UpdateRange(after));
+    return Handover{std::move(record)};
   }
   void BeginToLeave() override {}
 
@@ -63,6 +64,28 @@ TEST(RecordKeeperTest, AChangeThatEndedInDoubtAndWasMadeIsTakenOver) {
   ASSERT_TRUE(UpdateWhere(RecordOf("ltc-1", Epoch(5), Incarnation(91), 4), &after).ok());
   EXPECT_EQ(after.state, RangeState::kOpen);
   EXPECT_EQ(after.version, 5);
+}
+
+// A log group that is added then would be one that nobody has written to, and that every opening asks for.
+TEST(RecordKeeperTest, R5WhatIsReleasedIsLeftAsItIs) {
+  const auto session = std::make_shared<OneRecord>(RecordOf("ltc-1", Epoch(5), Incarnation(91), 3));
+  HostServices services;
+  services.session = [session] { return session; };
+  RecordKeeper keeper(&services, RecordOf("ltc-1", Epoch(5), Incarnation(91), 3));
+  ASSERT_TRUE(keeper
+                  .UpdateOrCancel([] {},
+                                  [](RangeRecord* r) {
+                                    r->released = true;
+                                    r->owner.clear();
+                                    r->owner_incarnation = Incarnation();
+                                  })
+                  .ok());
+  const Status s = keeper.Update([](RangeRecord* r) {
+    r->log_groups.emplace_back();
+    return OkStatus();
+  });
+  EXPECT_TRUE(absl::IsFailedPrecondition(s)) << s;
+  EXPECT_TRUE(session->ReadRange(kRange)->log_groups.empty());
 }
 
 TEST(RecordKeeperTest, N1ARecordOfAnotherOwnerIsNoneOfOurs) {
