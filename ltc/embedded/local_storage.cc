@@ -177,6 +177,12 @@ StatusOr<ManifestGroup> LocalManifestStorage::Create(std::string_view first_reco
 
 Status LocalManifestStorage::Append(const ManifestGroup& group, uint64_t offset, std::string_view record) {
   NOVA_ASSIGN_OR_RETURN(const auto file, disk_->Open(LocalManifestName(group.file), /*writable=*/true));
+  // Behind the acknowledged records lies what an append has left that failed: more than this record covers,
+  // perhaps (bad file, S1).
+  NOVA_ASSIGN_OR_RETURN(const uint64_t size, file->Size());
+  if (size != offset)
+    return absl::UnavailableError(
+        StrCat(LocalManifestName(group.file), " has ", size, " bytes, not ", offset));
   NOVA_RETURN_IF_ERROR(file->Write(offset, record));
   NOVA_FP("manifest.append_written");
   NOVA_RETURN_IF_ERROR(file->Sync());
