@@ -15,6 +15,7 @@ namespace {
 // in a row, after which a member that answers pings is replaced
 constexpr int kFailuresOfTheLiving = 2;
 constexpr Nanos kLongestAskAgain = kSecond;
+constexpr Nanos kLongestFreePause = 30 * kSecond;  // between two requests to free a log
 constexpr Nanos kRepostPause = 50 * kMillisecond;  // while it may not be replaced yet
 
 }  // namespace
@@ -378,8 +379,16 @@ void GroupLog::MemberFailed(size_t member, ChangeCause cause) {
 
 // --- the end
 
-void GroupLog::FreeAt(size_t member) {
-  services_->stocs->FreeLogs(xchg_, group_.members[member].stoc, range_, epoch_, {uuid_}, [](Outcome) {});
+void GroupLog::FreeAt(size_t member, Nanos pause) {
+  services_->stocs->FreeLogs(xchg_, group_.members[member].stoc, range_, epoch_, {uuid_},
+                             [self = Hold(), member, pause](Outcome o) {
+                               const bool has_heard = o == Outcome::kOk || o == Outcome::kNotOwner;
+                               if (has_heard || self.owner == nullptr || self.owner->fenced()) return;
+                               self->xchg_->RunAt(Now() + pause, [self, member, pause] {
+                                 if (!self.owner->fenced())
+                                   self->FreeAt(member, std::min(2 * pause, kLongestFreePause));
+                               });
+                             });
 }
 
 void GroupLog::Free() {

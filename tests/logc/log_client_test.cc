@@ -60,6 +60,13 @@ class LogFileTest : public LogClientTest {};  // of groups with files
 INSTANTIATE_TEST_SUITE_P(Fabrics, LogFileTest,
                          testing::ValuesIn(Modes({LogMedia::kFiles, LogMedia::kMemoryAndFiles})), ModeName);
 
+class LogOutageTest : public LogClientTest {};  // of what takes half a minute
+INSTANTIATE_TEST_SUITE_P(Simulated, LogOutageTest,
+                         testing::Values(Mode{FabricKind::kSim, LogMedia::kMemory},
+                                         Mode{FabricKind::kSim, LogMedia::kFiles},
+                                         Mode{FabricKind::kSim, LogMedia::kMemoryAndFiles}),
+                         ModeName);
+
 std::string KeyOf(SequenceNumber s) { return StrCat("key", s); }
 std::string ValueOf(SequenceNumber s) { return std::string(s % 200, static_cast<char>('a' + s % 26)); }
 
@@ -708,6 +715,26 @@ TEST_P(LogClientTest, LogsOfADeletedRoundAreFreedInOrder) {  // M3, F2
       registrations = now;
     }
     EXPECT_EQ(rig.Recover(rig.Record(), Epoch(4)).size(), 0u) << "no stale record parses (H5)";
+  });
+}
+
+// It has none of this while it stands still, for longer than a request waits, and its memory is still what it
+// was when it goes on.
+TEST_P(LogOutageTest, R6LogsOfAStocThatStoodStillAreFreedOnceItGoesOn) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world, GetParam().media);
+    const auto left = [&] {
+      return rig.stocs[0]->segments->open_segments() + rig.stocs[0]->files->List(kRange, Epoch(9)).size();
+    };
+    ExpectAllOk(rig.Append(1, 100));
+    EXPECT_GT(left(), 0u);
+    rig.Stall(0, 15 * kSecond);
+    ExpectAllOk(rig.Append(101, 100));
+    EXPECT_EQ(rig.Record().log_groups.size(), 2u) << "it was not replaced";
+    rig.log->DeleteRound(1);
+    ExpectAllOk(rig.Append(201, 100, 2));
+    for (const Nanos until = Now() + 60 * kSecond; left() > 0 && Now() < until;) SleepFor(kSecond);
+    EXPECT_EQ(left(), 0u);
   });
 }
 
