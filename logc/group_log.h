@@ -254,8 +254,9 @@ class GroupLog : public std::enable_shared_from_this<GroupLog> {
   void Look();
   // Closes the log and tells the owner.
   void MemberFailed(size_t member, ChangeCause cause);
-  // Has the log's copies of that member freed. Until the StoC has heard of it, it is asked again after `pause`,
-  // and ever longer ones, for as long as the epoch lasts: from then on it frees them by itself (free, R6).
+  // Has the log's copies of that member freed. Until the StoC has heard of it, it is asked again after
+  // `pause` and ever longer ones, for as long as the epoch lasts: from then on it frees them by itself (free,
+  // R6).
   void FreeAt(size_t member, Nanos pause = kSecond);
 
   const Services* const services_;
