@@ -7,7 +7,6 @@
 
 #include "common/base/crc32c.h"
 #include "common/base/failpoint.h"
-#include "stoc/protocol.h"
 
 namespace nova {
 namespace {
