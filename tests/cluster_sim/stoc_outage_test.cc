@@ -169,28 +169,33 @@ TEST(StocOutageTest, BothCopiesGoneCostWhatTheyHeldAndNothingElse) {
 // wait behind those that cannot be had, whether their StoCs are gone or stand still.
 TEST(StocOutageTest, NorMoreWhereTheOwnerIsNew) {
   for (const bool stands_still : {false, true}) {
-    Simulate(4, [stands_still] {
-      SimClusterOptions options = FiveStocs(60 * kSecond);
-      options.ltc.background.compaction_threads = 0;  // which would load them
-      options.ltc.hosted.range.level0_slow_runs = 100;
-      options.ltc.hosted.range.level0_stop_runs = 200;
-      CopiesWorld w(options);
-      ASSERT_NO_FATAL_FAILURE(w.Write(8));
-      ASSERT_TRUE(w.WaitWholeAndTidy(30 * kSecond)) << w.last;
-      const auto [first, second] = PairWithBothCopies(&w);
-      ASSERT_FALSE(first.empty()) << "no two StoCs have both copies of a part";
-      const std::string owner = w.Record().owner;
-      for (const std::string& stoc : {first, second})
-        stands_still ? w.cluster.Pause(stoc) : w.cluster.Kill(stoc);
-      const Answers before = GetAll(&w, 3000);
-      EXPECT_GT(before.unavailable, 0);
-      w.cluster.Kill(owner);
-      ASSERT_TRUE(w.WaitForOtherOwner(owner));
-      const Answers after = GetAll(&w, 3000);
-      // The first owner knew the metadata of tables that have both copies of these there.
-      EXPECT_GT(after.ok, before.ok * 2 / 3) << "stand still: " << stands_still;
-      EXPECT_LT(after.longest_ok_ns, kAtOnce);
-    });
+    int before_ok = 0, after_ok = 0, unavailable = 0;
+    for (uint64_t seed = 1; seed <= 12; ++seed) {
+      Simulate(seed, [&] {
+        SimClusterOptions options = FiveStocs(60 * kSecond);
+        options.ltc.background.compaction_threads = 0;  // which would load them
+        options.ltc.hosted.range.level0_slow_runs = 100;
+        options.ltc.hosted.range.level0_stop_runs = 200;
+        CopiesWorld w(options);
+        ASSERT_NO_FATAL_FAILURE(w.Write(8));
+        ASSERT_TRUE(w.WaitWholeAndTidy(30 * kSecond)) << w.last;
+        const auto [first, second] = PairWithBothCopies(&w);
+        ASSERT_FALSE(first.empty()) << "no two StoCs have both copies of a part";
+        const std::string owner = w.Record().owner;
+        for (const std::string& stoc : {first, second})
+          stands_still ? w.cluster.Pause(stoc) : w.cluster.Kill(stoc);
+        before_ok += GetAll(&w, 3000).ok;
+        w.cluster.Kill(owner);
+        ASSERT_TRUE(w.WaitForOtherOwner(owner));
+        const Answers after = GetAll(&w, 3000);
+        after_ok += after.ok;
+        unavailable += after.unavailable;
+        EXPECT_LT(after.longest_ok_ns, kAtOnce) << "seed " << seed;
+      });
+    }
+    EXPECT_GT(unavailable, 0) << "the test tests nothing";
+    // The first owner had the metadata of tables that have both copies of these there.
+    EXPECT_GT(after_ok, before_ok * 3 / 4) << "stand still: " << stands_still;
   }
 }
 
@@ -380,7 +385,7 @@ TEST(StocOutageTest, S5ARebuildOutlivesTwoLeaders) {
 
 // The last copy is there, and the edit that names it is not, or has just been made.
 TEST(StocOutageTest, S5AStocThatReturnsAsItsLastCopyIsMadeUpForLosesNothing) {
-  for (uint64_t seed = 1; seed <= 6; ++seed) {
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
     Simulate(seed, [seed] {
       const bool before_the_edit = seed % 2 == 0;
       CopiesWorld w(FiveStocs(kDownAfter));
