@@ -79,18 +79,26 @@ struct Rig {
   }
   StatusOr<std::string> ReadStretch(const TableInfo& info, std::vector<BlockHandle> blocks,
                                     Nanos deadline_ns) {
+    return Fetched([&](Executor* on, TableStore::ReadDone done) {
+      store->FetchBlocks(on, info, std::move(blocks), deadline_ns, std::move(done));
+    });
+  }
+  StatusOr<std::string> FetchMetadata(const TableInfo& info, Nanos deadline_ns) {
+    return Fetched([&](Executor* on, TableStore::ReadDone done) {
+      store->FetchMetadata(on, info, deadline_ns, std::move(done));
+    });
+  }
+  // What `fetch` brings, which does not wait.
+  StatusOr<std::string> Fetched(const std::function<void(Executor*, TableStore::ReadDone)>& fetch) {
     StatusOr<std::string> result = absl::InternalError("not called");
     Notification done;
     client->On(0, [&] {
-      bool inside = true;
-      store->FetchBlocks(client->executors[0].get(), info, std::move(blocks), deadline_ns,
-                         [&](StatusOr<std::string> bytes) {
-                           EXPECT_TRUE(client->xchgs[0]->IsCurrentThread());
-                           result = std::move(bytes);
-                           done.Notify();
-                         });
-      inside = false;
-      EXPECT_FALSE(inside || done.HasBeenNotified());
+      fetch(client->executors[0].get(), [&](StatusOr<std::string> bytes) {
+        EXPECT_TRUE(client->xchgs[0]->IsCurrentThread());
+        result = std::move(bytes);
+        done.Notify();
+      });
+      EXPECT_FALSE(done.HasBeenNotified());
     });
     done.Wait();
     return result;
@@ -100,6 +108,9 @@ struct Rig {
     const auto metadata = store->ReadMetadata(info);
     ASSERT_TRUE(metadata.ok()) << metadata.status();
     EXPECT_TRUE(*metadata == table.metadata);
+    const auto fetched = FetchMetadata(info, Now() + 3 * kSecond);
+    ASSERT_TRUE(fetched.ok()) << fetched.status();
+    EXPECT_TRUE(*fetched == table.metadata);
     const auto data = store->ReadBlocks(info, BlocksOf(table));
     ASSERT_TRUE(data.ok()) << data.status();
     EXPECT_TRUE(*data == table.data);
@@ -163,6 +174,18 @@ struct Rig {
   std::unique_ptr<TableStore> store;
 };
 
+// As SomeTable, with keys so long that its metadata are more than one read may have.
+TableBuilder::Output TableOfLongKeys() {
+  TableBuilder builder({.block_size_bytes = 64}, {0x7ab1e, 77});
+  for (int i = 0; i < 5'000; ++i) {
+    std::string key;
+    AppendInternalKey(&key, StrCat(std::string(4'000, 'k'), absl::Dec(i, absl::kZeroPad6)), 1,
+                      ValueType::kPut);
+    builder.Add(key, "v");
+  }
+  return builder.Finish();
+}
+
 Placement Scattered(size_t fragments, size_t copies, size_t stocs = 4) {
   Placement p;
   for (size_t f = 0; f < fragments; ++f) {
@@ -171,6 +194,29 @@ Placement Scattered(size_t fragments, size_t copies, size_t stocs = 4) {
   }
   for (size_t c = 0; c < copies; ++c) p.metadata.emplace_back(static_cast<uint32_t>(c + 1));
   return p;
+}
+
+TEST_P(TableStoreTest, MetadataThatNoReadHoldsAreFetchedInPieces) {
+  Run([](FabricWorld* world) {
+    Rig rig(world);
+    const TableBuilder::Output table = TableOfLongKeys();
+    ASSERT_GT(table.metadata.size(), kMaxReadBytes) << "the test tests nothing";
+    const auto info = rig.store->WriteTable(table, Scattered(2, 2), kCreator);
+    ASSERT_TRUE(info.ok()) << info.status();
+    const auto expect_all = [&] {
+      for (int i = 0; i < 2; ++i) {  // from either copy first
+        const auto fetched = rig.FetchMetadata(*info, Now() + 20 * kSecond);
+        ASSERT_TRUE(fetched.ok()) << fetched.status();
+        EXPECT_TRUE(*fetched == table.metadata);
+      }
+    };
+    expect_all();
+    rig.Damage(0, {info->uuid, kMetadataPart}, kMaxReadBytes + 100);
+    expect_all();
+    EXPECT_GT(rig.Count("reads_from_other_copy"), 0u);
+    rig.Kill(1);
+    EXPECT_FALSE(rig.FetchMetadata(*info, Now() + kSecond).ok()) << "the only copy that answers is damaged";
+  });
 }
 
 TEST_P(TableStoreTest, FragmentsAndCopiesDoNotChangeAnswers) {
