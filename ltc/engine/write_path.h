@@ -90,7 +90,7 @@ class WritePath {
   // The stages from the pin to the log. Behind writes of its lane that wait for room it waits too.
   void AdmittedWrite(Executor* on, Attempt attempt);
   // Pins the active round and takes numbers in it (K3a, K6). Seals full rounds. Where it cannot, it answers
-  // the write or has it wait: then *attempt is empty.
+  // the write or has it wait: then *attempt is used up.
   Place TakePlace(Executor* on, Attempt* attempt);
   // The write goes on once there is a round with room for it, or ends at its deadline.
   void WaitForRoom(Executor* on, Attempt attempt);

@@ -242,6 +242,20 @@ TEST(CloseTest, ADestructorDoesNotWaitForAFullDisk) {
   EXPECT_LT(Now() - begin, 10 * kSecond);
 }
 
+// The value of "key" in the database on a disk that has lost power; empty: none.
+std::string ValueAfterALossOfPower(SimDisk* medium) {
+  medium->Crash();
+  const auto mount = medium->Mount();
+  DbOptions options;
+  options.disk = mount.get();
+  const auto db = Db::Open("", options);
+  EXPECT_TRUE(db.ok()) << db.status();
+  std::string value;
+  if (!db.ok()) return "";
+  EXPECT_EQ((*db)->Get("key", &value), OkStatus());
+  return value;
+}
+
 // Close syncs the log: a write that asked for none survives a loss of power after it. Where a file of the log
 // cannot be synced it is in tables then, or Close says why not, and is Ok once it is.
 TEST(CloseTest, WithALogWhatWasAcknowledgedIsDurable) {
@@ -271,15 +285,8 @@ TEST(CloseTest, WithALogWhatWasAcknowledgedIsDurable) {
         const Status closed = (*db)->Close();
         EXPECT_TRUE(closed.ok()) << closed;
       }
-      medium.Crash();
     }
-    const auto mount = medium.Mount();
-    DbOptions options;
-    options.disk = mount.get();
-    const auto db = Db::Open("", options);
-    ASSERT_TRUE(db.ok()) << db.status();
-    EXPECT_TRUE((*db)->Get("key", &value).ok());
-    EXPECT_EQ(value, "x");
+    EXPECT_EQ(ValueAfterALossOfPower(&medium), "x");
   }
 }
 
@@ -312,35 +319,23 @@ TEST(CloseTest, AWriteThatItOvertakesIsDurable) {
     EXPECT_TRUE(closed.ok()) << closed;
     writer.Join();
     DisarmFailPoints();
-    medium.Crash();
   }
   ASSERT_TRUE(put.ok()) << put << ": the test tests nothing";
-  const auto mount = medium.Mount();
-  DbOptions options;
-  options.disk = mount.get();
-  const auto db = Db::Open("", options);
-  ASSERT_TRUE(db.ok()) << db.status();
-  std::string value;
-  EXPECT_TRUE((*db)->Get("key", &value).ok());
+  EXPECT_EQ(ValueAfterALossOfPower(&medium), "x");
 }
 
 // So does the destructor of a database that nobody closed.
 TEST(CloseTest, ADestructorSyncsTheLog) {
   SimDisk medium;
-  const auto value_after_a_loss_of_power = [&medium](bool write) {
+  {
     const auto disk = medium.Mount();
     DbOptions options;
     options.disk = disk.get();
-    auto db = Db::Open("", options);
-    EXPECT_TRUE(db.ok()) << db.status();
-    std::string value;
-    EXPECT_EQ(write ? (*db)->Put("key", "x") : (*db)->Get("key", &value), OkStatus());
-    db->reset();
-    medium.Crash();
-    return value;
-  };
-  value_after_a_loss_of_power(/*write=*/true);
-  EXPECT_EQ(value_after_a_loss_of_power(/*write=*/false), "x");
+    const auto db = Db::Open("", options);
+    ASSERT_TRUE(db.ok()) << db.status();
+    ASSERT_TRUE((*db)->Put("key", "x").ok());
+  }
+  EXPECT_EQ(ValueAfterALossOfPower(&medium), "x");
 }
 
 TEST(CloseTest, AfterItEveryCallSaysThatTheDatabaseIsClosed) {
