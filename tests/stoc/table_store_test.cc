@@ -46,7 +46,8 @@ INSTANTIATE_TEST_SUITE_P(Fabrics, TableStoreTest, testing::ValuesIn(FabricKinds(
                          [](const auto& param) { return FabricKindName(param.param); });
 
 struct Rig {
-  explicit Rig(FabricWorld* w, uint32_t count = 4) : world(w) {
+  // `deadline_ns` is what a write and a read have at most.
+  explicit Rig(FabricWorld* w, uint32_t count = 4, Nanos deadline_ns = 3 * kSecond) : world(w) {
     for (uint32_t i = 0; i < count; ++i) {
       media.push_back(std::make_unique<SimDisk>());
       bases.push_back(media.back()->Mount());
@@ -56,8 +57,8 @@ struct Rig {
     client = std::make_unique<TestClient>(w, "ltc-1", 10);
     store = NewStocTableStore(
         client->stocs.get(), [](Executor* e) { return static_cast<TestExecutor*>(e)->xchg(); },
-        {.write_deadline_ns = 3 * kSecond,
-         .read_deadline_ns = 3 * kSecond * std::max<int64_t>(1, w->patience() / 5),
+        {.write_deadline_ns = deadline_ns,
+         .read_deadline_ns = deadline_ns * std::max<int64_t>(1, w->patience() / 5),
          .damaged =
              [this](const Uuid& table) {
                MutexLock lock(&mu);
@@ -198,14 +199,15 @@ Placement Scattered(size_t fragments, size_t copies, size_t stocs = 4) {
 
 TEST_P(TableStoreTest, MetadataThatNoReadHoldsAreFetchedInPieces) {
   Run([](FabricWorld* world) {
-    Rig rig(world);
+    const Nanos enough = 20 * kSecond * world->patience();
+    Rig rig(world, 4, enough);
     const TableBuilder::Output table = TableOfLongKeys();
     ASSERT_GT(table.metadata.size(), kMaxReadBytes) << "the test tests nothing";
     const auto info = rig.store->WriteTable(table, Scattered(2, 2), kCreator);
     ASSERT_TRUE(info.ok()) << info.status();
     const auto expect_all = [&] {
       for (int i = 0; i < 2; ++i) {  // from either copy first
-        const auto fetched = rig.FetchMetadata(*info, Now() + 20 * kSecond);
+        const auto fetched = rig.FetchMetadata(*info, Now() + enough);
         ASSERT_TRUE(fetched.ok()) << fetched.status();
         EXPECT_TRUE(*fetched == table.metadata);
       }
