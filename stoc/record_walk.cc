@@ -1,5 +1,7 @@
 #include "stoc/record_walk.h"
 
+#include <algorithm>
+
 #include "common/base/coding.h"
 #include "common/base/crc32c.h"
 
@@ -24,31 +26,45 @@ RecordWalk::RecordWalk(FileHeader::Kind kind, const Uuid& owner) : kind_(kind), 
 
 uint64_t RecordWalk::LengthAt(std::string_view bytes) const {
   const uint64_t length = DecodeFixed32(bytes.data() + kCrcBytes);
-  if (length == 0 || length > kMaxAppendBytes) return 0;
+  if (length == 0) return 0;
   if (kind_ == FileHeader::Kind::kAppended) return kPrefixBytes + length;
   return length < kLogHeaderBytes || length % kLogAlignment != 0 ? 0 : length;
 }
 
-bool RecordWalk::Checks(std::string_view record) const {
-  return ExtendCrc32c(salt_, record.data() + kCrcBytes, record.size() - kCrcBytes) ==
-         DecodeFixed32(record.data());
+bool RecordWalk::Begin() {
+  const uint64_t length = LengthAt(begin_);
+  if (length == 0) return false;
+  left_ = length - kPrefixBytes;
+  crc_ = ExtendCrc32c(salt_, begin_.data() + kCrcBytes, kPrefixBytes - kCrcBytes);
+  reached_ = whole_;
+  reached_.Note(reached_.end, begin_);
+  return true;
+}
+
+void RecordWalk::End() {
+  const bool checks = crc_ == DecodeFixed32(begin_.data());
+  all_whole_ = all_whole_ && checks;
+  if (all_whole_) whole_ = reached_;
+  damaged_ = damaged_ || (checks && !all_whole_);
+  begin_.clear();
 }
 
 void RecordWalk::Take(std::string_view bytes) {
-  if (ended_) return;
-  kept_ += bytes;
-  std::string_view left = kept_;
-  while (left.size() >= kPrefixBytes) {
-    const uint64_t length = LengthAt(left);
-    ended_ = length == 0;
-    if (ended_ || left.size() < length) break;
-    const bool checks = Checks(left.substr(0, length));
-    all_whole_ = all_whole_ && checks;
-    if (all_whole_) whole_.Note(whole_.end, left.substr(0, length));
-    damaged_ = damaged_ || (checks && !all_whole_);
-    left.remove_prefix(length);
+  while (!bytes.empty() && !ended_) {
+    if (begin_.size() < kPrefixBytes) {
+      const size_t n = std::min(bytes.size(), kPrefixBytes - begin_.size());
+      begin_ += bytes.substr(0, n);
+      bytes.remove_prefix(n);
+      ended_ = begin_.size() == kPrefixBytes && !Begin();
+      continue;
+    }
+    const std::string_view part = bytes.substr(0, left_);
+    crc_ = ExtendCrc32c(crc_, part.data(), part.size());
+    reached_.Note(reached_.end, part);
+    left_ -= part.size();
+    bytes.remove_prefix(part.size());
+    if (left_ == 0) End();
   }
-  kept_.erase(0, kept_.size() - left.size());
 }
 
 }  // namespace nova

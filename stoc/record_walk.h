@@ -10,7 +10,8 @@
 // taken for the torn end of what was written last: damage to the last record, and to a length, looks the same
 // here, and is found by whoever reads the file together with its other copies (manifest, M1; log record, L1).
 //
-// Thread safety: none.   Ownership: none taken; bytes of at most one record are kept.   Errors: none.
+// Thread safety: none.   Ownership: none taken; no bytes are kept but those of a record's beginning.
+// Errors: none.
 #pragma once
 
 #include <cstdint>
@@ -37,11 +38,17 @@ class RecordWalk {
  private:
   // The length of the record that begins with these bytes; 0: none begins so.
   uint64_t LengthAt(std::string_view bytes) const;
-  bool Checks(std::string_view record) const;
+  // A record begins with `begin_`. False: none begins so.
+  bool Begin();
+  // The record's last byte was taken.
+  void End();
 
   const FileHeader::Kind kind_;
   const uint32_t salt_;    // checksum of the owner
-  std::string kept_;       // the beginning of the next record
+  std::string begin_;      // crc and length of the record under way, as far as they were taken
+  uint64_t left_ = 0;      // bytes of that record that are still to come
+  uint32_t crc_ = 0;       // of what is here of that record
+  WrittenPrefix reached_;  // whole(), and what is here of that record
   WrittenPrefix whole_;    // see whole()
   bool all_whole_ = true;  // no record has failed yet
   bool damaged_ = false;   // see damaged()

@@ -17,7 +17,7 @@ std::optional<SegmentPool::Opened> SegmentPool::Open(const OpenSegmentRequest& r
   const Key key{request.range, request.epoch, request.log, request.index};
   {
     MutexLock lock(&mu_);
-    if (const auto again = OpenAgain(key, request.size, session)) return again;
+    if (const auto again = OpenAgain(key, request.size)) return again;
   }
   ExposedMemory::Piece piece = memory_->TryTake(request.size, session);
   if (!piece) return std::nullopt;
@@ -28,7 +28,7 @@ SegmentPool::Opened SegmentPool::OpenSlow(const OpenSegmentRequest& request, con
   const Key key{request.range, request.epoch, request.log, request.index};
   {
     MutexLock lock(&mu_);
-    if (const auto again = OpenAgain(key, request.size, session)) return *again;
+    if (const auto again = OpenAgain(key, request.size)) return *again;
   }
   auto piece = memory_->Take(request.size, session);
   if (!piece.ok()) {
@@ -38,20 +38,18 @@ SegmentPool::Opened SegmentPool::OpenSlow(const OpenSegmentRequest& request, con
   return Insert(key, request.size, session, *std::move(piece));
 }
 
-std::optional<SegmentPool::Opened> SegmentPool::OpenAgain(const Key& key, uint64_t size,
-                                                          const SessionId& session) {
+std::optional<SegmentPool::Opened> SegmentPool::OpenAgain(const Key& key, uint64_t size) const {
   const auto it = segments_.find(key);
   if (it == segments_.end()) return std::nullopt;
   const Segment& s = it->second;
-  if (s.state != State::kOpen || s.size != size || s.session != session)
-    return Opened{Outcome::kInvalidArgument, {}};
+  if (s.state != State::kOpen || s.size != size) return Opened{Outcome::kInvalidArgument, {}};
   return Opened{Outcome::kOk, s.remote()};
 }
 
 SegmentPool::Opened SegmentPool::Insert(const Key& key, uint64_t size, const SessionId& session,
                                         ExposedMemory::Piece piece) {
   MutexLock lock(&mu_);
-  if (const auto again = OpenAgain(key, size, session)) return *again;
+  if (const auto again = OpenAgain(key, size)) return *again;
   Segment& s = segments_[key];
   s.piece = std::move(piece);
   s.size = size;

@@ -6,15 +6,17 @@
 //     \------ Seal (FENCE) -> revoked, remote-READ only ---- FreeSealed (free, R6) ----> quarantine
 //
 // In order: over the connection that opened it, which has kept its order since; what was posted before the
-// FreeLogs has landed. Memory is not zeroed between logs: the salt in a record's crc tells a log's bytes from
-// another's (salt, L1; H5). Epochs are the caller's to check, before each call (fence_table.h).
+// FreeLogs has landed. An open that comes again has the same memory, also over another connection: the first
+// one's answer went with its connection. Memory is not zeroed between logs: the salt in a record's crc tells
+// a log's bytes from another's (salt, L1; H5). Epochs are the caller's to check, before each call
+// (fence_table.h).
 //
 // Thread safety: all. What takes or seals memory waits: on the control thread (ExposedMemory::Take).
 // Locks:         its own; under it ExposedMemory's, by pieces that go back. Seal lets go of it for each key
 //                that it revokes: a segment in that state stays in the list.
 // Ownership:     the ExposedMemory outlives it.
 // Errors:        kBusy: out of log memory (docs/testing.md, row 27); kInvalidArgument: a segment that is
-//                open already, of another session or size.
+//                open already, of another size, or that is sealed.
 #pragma once
 
 #include <functional>
@@ -69,7 +71,7 @@ class SegmentPool {
   struct Segment {
     ExposedMemory::Piece piece;
     uint64_t size = 0;  // bytes that were asked for; the piece may have more
-    SessionId session;  // that opened it
+    SessionId session;  // that opened it first
     State state = State::kOpen;
     RemoteBuffer remote() const {
       return {reinterpret_cast<uint64_t>(piece.data()), size, piece.region().rkey, 0};
@@ -77,8 +79,7 @@ class SegmentPool {
   };
 
   // The answer to an open of a segment that is there; nullopt: it is not.
-  std::optional<Opened> OpenAgain(const Key& key, uint64_t size, const SessionId& session)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::optional<Opened> OpenAgain(const Key& key, uint64_t size) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Enters a segment with that memory, unless another call was first.
   Opened Insert(const Key& key, uint64_t size, const SessionId& session, ExposedMemory::Piece piece);
   // Sets the gauge open_now_.

@@ -268,8 +268,19 @@ Status StocClient::WriteFile(StocId stoc, const StocFileId& file, const Creator&
 Status StocClient::AppendFile(const std::vector<StocId>& stocs, const StocFileId& file,
                               const Creator& creator, uint64_t offset, bool create, std::string_view data,
                               Nanos deadline_ns) {
-  if (data.size() > kMaxAppendBytes)
-    return absl::InvalidArgumentError(StrCat("an append of ", data.size(), " bytes"));
+  do {
+    const std::string_view piece = data.substr(0, kMaxAppendBytes);
+    NOVA_RETURN_IF_ERROR(AppendPiece(stocs, file, creator, offset, create, piece, deadline_ns));
+    offset += piece.size();
+    create = false;
+    data.remove_prefix(piece.size());
+  } while (!data.empty());
+  return OkStatus();
+}
+
+Status StocClient::AppendPiece(const std::vector<StocId>& stocs, const StocFileId& file,
+                               const Creator& creator, uint64_t offset, bool create, std::string_view data,
+                               Nanos deadline_ns) {
   std::string head;
   AppendBody(AppendFileRequest{file, creator, offset, create, Crc32c(data), {}}, &head);
   std::vector<StocId> missing = stocs;

@@ -105,7 +105,8 @@ class StocClient {
                    Nanos deadline_ns);
   // Several files, all copies at once; OK when all are everywhere.
   Status WriteAll(const std::vector<FileWrite>& files, const Creator& creator, Nanos deadline_ns);
-  // Synced at every member, else an error (manifest, M1: write-all). `create` starts the file.
+  // Synced at every member, else an error (manifest, M1: write-all). `create` starts the file. What no
+  // message holds goes in pieces, one after the other: after an error a member may have any number of them.
   Status AppendFile(const std::vector<StocId>& stocs, const StocFileId& file, const Creator& creator,
                     uint64_t offset, bool create, std::string_view data, Nanos deadline_ns);
   // Fewer bytes than `size` where the file ends; UINT64_MAX: to the end.
@@ -134,6 +135,10 @@ class StocClient {
 
  private:
   struct Rep;
+  // AppendFile of what one message holds.
+  Status AppendPiece(const std::vector<StocId>& stocs, const StocFileId& file, const Creator& creator,
+                     uint64_t offset, bool create, std::string_view data, Nanos deadline_ns);
+
   std::unique_ptr<Rep> rep_;
 };
 

@@ -180,8 +180,9 @@ Status StocBackend::Write(const ManifestGroup& group, uint64_t offset, bool crea
     }
     return any;
   }
+  const Nanos of_bytes = static_cast<Nanos>(bytes.size() >> 20) * kSecond;  // of a snapshot of many tables
   return services_->stocs->AppendFile(group.members, {group.file, 0}, creator_, offset, create, bytes,
-                                      Now() + options_.request_deadline_ns);
+                                      Now() + options_.request_deadline_ns + of_bytes);
 }
 
 }  // namespace nova

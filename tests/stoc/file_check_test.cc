@@ -403,6 +403,26 @@ TEST(RecordWalkTest, S6PiecesMayBeCutAnywhere) {
   }
 }
 
+// A snapshot of more tables than one message holds.
+TEST(RecordWalkTest, S6ARecordMayBeAsLarge) {
+  const Uuid owner{0x12, 0x34};
+  VersionEdit snapshot;
+  snapshot.done.resize(2'000'000, MemTableId(uint64_t{1} << 60));
+  const std::string first = Manifest::EncodeRecord(owner, snapshot);
+  ASSERT_GT(first.size(), kMaxAppendBytes);
+  std::string records = first + Edits(owner, 3);
+  const auto walk_over = [&] {
+    RecordWalk walk(Kind::kAppended, owner);
+    for (size_t at = 0; at < records.size(); at += 1 << 20)
+      walk.Take(std::string_view(records).substr(at, 1 << 20));
+    return walk;
+  };
+  EXPECT_EQ(walk_over().whole().end, records.size());
+  EXPECT_EQ(walk_over().whole().crc, Crc32c(records));
+  records[kMaxAppendBytes] ^= 1;
+  EXPECT_TRUE(walk_over().damaged()) << "records stand behind it";
+}
+
 TEST(RecordWalkTest, S6AnythingMayStandThere) {
   for (const Kind kind : {Kind::kAppended, Kind::kLog}) {
     for (const std::string& bytes : {std::string(), std::string(7, 'x'), std::string(1000, '\0'),

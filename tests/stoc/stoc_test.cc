@@ -70,6 +70,51 @@ TEST_P(StocTest, ASegmentTakesWritesAndPingSaysTheIncarnation) {
   });
 }
 
+// Whoever opens a segment and loses its connection before the answer asks again over another.
+TEST_P(StocTest, ASegmentIsTheSameOverAnotherConnection) {  // F2
+  Run([&](FabricWorld* world) {
+    TestStocOptions options;
+    options.log_memory = {2 << 20, 1 << 20, 0};  // nothing but what is given back
+    Rig rig(world, options);
+    const auto [outcome, memory] = rig.client->OpenSegment(*rig.stoc, kRange, Epoch(3), kLog1);
+    ASSERT_EQ(outcome, Outcome::kOk);
+    TestClient again(world, "ltc-1 again", 11);
+    again.Update({rig.stoc.get()});
+    const auto [second, same] = again.OpenSegment(*rig.stoc, kRange, Epoch(3), kLog1);
+    ASSERT_EQ(second, Outcome::kOk);
+    EXPECT_EQ(same, memory);
+    ASSERT_EQ(again.Write(*rig.stoc, same.Slice(8, 5), "hello"), Outcome::kOk);
+    EXPECT_EQ(rig.Memory(memory.Slice(8, 5)), "hello");
+    EXPECT_EQ(rig.stoc->segments->open_segments(), 1u);
+    // The first connection may have posted to it, for all the StoC knows: so its key ends with the log.
+    ASSERT_EQ(again.FreeLogs(*rig.stoc, kRange, Epoch(3), {kLog1}), Outcome::kOk);
+    for (uint32_t i = 0; i < 2; ++i) {
+      const auto [o, next] = again.OpenSegment(*rig.stoc, kRange, Epoch(3), kLog2, i);
+      ASSERT_EQ(o, Outcome::kOk) << i;
+      EXPECT_NE(next.rkey, memory.rkey);
+    }
+  });
+}
+
+// As a manifest's snapshot may be.
+TEST_P(StocTest, AnAppendLargerThanAMessageGoesInPieces) {  // M1
+  if (GetParam() == FabricKind::kVerbs) return;             // Soft-RoCE in a guest takes long for as much
+  Run([&](FabricWorld* world) {
+    Rig rig(world);
+    std::string snapshot(2 * kMaxAppendBytes + 100, 'x');
+    snapshot[kMaxAppendBytes] = snapshot.back() = 'y';
+    const Nanos until = Now() + 30 * kSecond;
+    ASSERT_TRUE(rig->AppendFile({rig.id()}, FileId(1), kCreator, 0, true, snapshot, until).ok());
+    ASSERT_TRUE(rig->AppendFile({rig.id()}, FileId(1), kCreator, snapshot.size(), false, "edit", until).ok());
+    const auto read = rig->ReadFileBlocking(rig.id(), FileId(1), 0, UINT64_MAX, until);
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_TRUE(*read == snapshot + "edit");
+    // One that is refused in the middle is an error.
+    rig.disk.Add({.path = "files", .op = DiskOp::kSync, .action = FaultAction::kEio, .nth = 2, .count = 1});
+    EXPECT_FALSE(rig->AppendFile({rig.id()}, FileId(2), kCreator, 0, true, snapshot, until).ok());
+  });
+}
+
 TEST_P(StocTest, AfterAFenceNoByteOfASealedSegmentChanges) {  // F1, H1, row 3
   Run([&](FabricWorld* world) {
     Rig rig(world);
