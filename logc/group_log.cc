@@ -121,8 +121,9 @@ void GroupLog::Opened(Copy c, Outcome o, const RemoteBuffer& memory) {
   if (o != Outcome::kOk) {
     if (o == Outcome::kBusy) services_->shortage->Told();
     if (owner_->MayReplaceRefusing(group_.id)) return MemberFailed(c.member(), ChangeCause::kRefused);
-    if (o == Outcome::kBusy && Now() - delivery.since_ns >= services_->options.no_memory_pause_ns)
-      RefuseUnsent();
+    // kInvalidArgument: it is more than all of a member's memory for logs.
+    const bool has_no_memory = o == Outcome::kBusy || o == Outcome::kInvalidArgument;
+    if (has_no_memory && Now() - delivery.since_ns >= services_->options.no_memory_pause_ns) RefuseUnsent();
     const Nanos pause = opening_->ask_again;
     opening_->ask_again = std::min(2 * pause, kLongestAskAgain);
     return xchg_->RunAt(Now() + pause, [self = Hold(), c] {
@@ -372,7 +373,7 @@ void GroupLog::Look() {
 void GroupLog::MemberFailed(size_t member, ChangeCause cause) {
   if (IsOver()) return;
   closed_ = true;
-  may_go_on_in_group_ = cause == ChangeCause::kDead || cause == ChangeCause::kRefused;
+  lost_member_ = true;
   owner_->MemberFailed(group_, group_.members[member].stoc, cause);
 }
 

@@ -79,7 +79,8 @@ struct LogFile {
   Mutex sync_mu;                         // held while it is synced
   std::atomic<bool> sync_failed{false};  // no later sync covers it
   // Guarded by LocalLog::mu_, but for reads of `file` by its writer.
-  std::shared_ptr<DiskFile> file;  // null: it is bad, and was closed
+  std::shared_ptr<DiskFile> file;  // null: it was closed; it is bad, or nothing of it is left to sync
+  bool left = false;               // no writer appends to it any more
   bool name_synced = false;
 };
 
@@ -217,6 +218,7 @@ class LocalLog : public RangeLog {
     if (w->log != nullptr && w->round == round && w->log->good.load(std::memory_order_relaxed))
       return OkStatus();
     Detach(w);
+    CloseOldest();
     NOVA_RETURN_IF_ERROR(remover_.CheckRoom());
     std::shared_ptr<LogFile> f;
     std::string recycled;
@@ -263,7 +265,11 @@ class LocalLog : public RangeLog {
     if (w->log == nullptr) return;
     const std::shared_ptr<LogFile> f = std::move(w->log);
     w->log = nullptr;
-    if (f->good.load()) return;
+    if (f->good.load()) {
+      MutexLock lock(&mu_);
+      f->left = true;
+      return;
+    }
     const bool acknowledged = (w == &synced_ ? f->synced : f->written).load() > 0;
     if (acknowledged) SyncFile(f.get(), f->file.get()).IgnoreError();  // what a later sync finds closed
     std::shared_ptr<DiskFile> closing;
@@ -277,6 +283,30 @@ class LocalLog : public RangeLog {
       if (round->second.empty()) files_.erase(round);
     }
     remover_.Delete(f->path);
+  }
+
+  // Makes room for one more descriptor. One that cannot be synced is bad from then on.
+  void CloseOldest() {
+    std::vector<std::pair<std::shared_ptr<LogFile>, std::shared_ptr<DiskFile>>> left;  // oldest first
+    size_t open = 0;
+    {
+      MutexLock lock(&mu_);
+      for (const auto& [round, files] : files_) {
+        for (const auto& f : files) open += f->file != nullptr;
+      }
+      if (open < options_.most_open_files) return;
+      for (const auto& [round, files] : files_) {
+        for (const auto& f : files) {
+          if (f->file != nullptr && f->left) left.emplace_back(f, f->file);
+        }
+      }
+    }
+    for (auto it = left.begin(); it != left.end() && open >= options_.most_open_files; ++it, --open) {
+      auto& [log, file] = *it;
+      if (log->written.load() > log->synced.load()) SyncFile(log.get(), file.get()).IgnoreError();
+      MutexLock lock(&mu_);
+      log->file = nullptr;
+    }
   }
 
   static Status WriteRecords(Writer* w, std::span<const LogRecord* const> records) {

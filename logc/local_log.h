@@ -38,6 +38,9 @@ struct LocalLogOptions {
   uint64_t zero_ahead_bytes = 1 << 20;
   size_t keep_files = 16;  // retired files kept for reuse
   size_t max_group = 256;  // records synced together
+  // Beyond it files that no lane writes any more are closed, the oldest first, and synced for that: an error
+  // of the disk that comes after would not be heard of. What lanes write stays open.
+  size_t most_open_files = 512;
 };
 
 // `disk` outlives it. The files of older epochs are left alone.

@@ -111,11 +111,11 @@ void LogLane::MoveTo(const LogGroup& group) {
 
 void LogLane::StayIn(GroupId group) {
   if (fenced() || group_.id != group) return;
-  if (spare_ != nullptr && spare_->closed()) FreeSpare();
   std::vector<RoundNumber> rounds;
   for (const auto& [round, log] : current_) {
-    if (log->may_go_on_in_group()) rounds.push_back(round);
+    if (log->lost_member()) rounds.push_back(round);
   }
+  if (!rounds.empty() || (spare_ != nullptr && spare_->closed())) FreeSpare();  // may have what they had
   if (rounds.empty()) return;
   NOVA_LOG(INFO) << "range " << range_.value() << ": all members of log group " << group.value()
                  << " answer: its records go on there until it is replaced";

@@ -1,5 +1,7 @@
 #include "ltc/embedded/db.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <filesystem>
 
@@ -33,6 +35,13 @@ constexpr Nanos kIdlePeriod = kSecond, kTrimPeriod = 10 * kSecond;
 constexpr uint64_t kMeantLimit = 1000;
 
 std::optional<Status> FailedFor(const Status& why) { return why.ok() ? std::nullopt : std::optional(why); }
+
+// Of those that this process may have.
+size_t HalfOfDescriptors() {
+  rlimit files{};
+  getrlimit(RLIMIT_NOFILE, &files);
+  return static_cast<size_t>(files.rlim_cur) / 2;
+}
 
 }  // namespace
 
@@ -166,6 +175,7 @@ Status Db::Rep::Init(const std::string& directory) {
   NOVA_RETURN_IF_ERROR(DeleteOrphans());
   LocalLogOptions log;
   log.lanes = lanes.for_writes();
+  log.most_open_files = HalfOfDescriptors();
   range->Activate(options.log == DbLog::kNone ? NewNullLog() : NewLocalLog(disk, spec.epoch, log));
   // A round ahead of the writers: a small database never touches memory for all of them.
   arenas.KeepAhead(options.range.memtable_size_bytes * static_cast<size_t>(options.range.active_memtables),

@@ -8,6 +8,8 @@
 #include "common/base/fault_disk.h"
 #include "common/base/sim_disk.h"
 #include "common/base/thread.h"
+#include "tests/base/descriptors.h"
+#include "tests/ltc/directory.h"
 #include "tests/ltc/manual_executor.h"
 
 namespace nova {
@@ -255,6 +257,41 @@ TEST_F(LocalLogTest, AFailedWriteIsNotInTheLogAndLaterOnesAre) {
   disk_.Clear();
   ASSERT_EQ(Append(1, 4, "d", "4"), Outcome::kOk);
   EXPECT_EQ(Recovered(), (Texts{"a=1@1", "d=4@4"}));
+}
+
+// Rounds times lanes files are more than a process may have descriptors; and no flush, which would free them,
+// could open a table then.
+TEST(LocalLogFilesTest, OpenFilesAreBoundedAndNoneIsClosedWithAnythingToSync) {
+  const Directory directory;
+  const auto disk = OpenPosixDisk(directory.path());
+  ASSERT_TRUE(disk.ok()) << disk.status();
+  FaultDisk counted(disk->get());
+  LocalLogOptions options;
+  options.lanes = 2;
+  options.most_open_files = 6;
+  const auto log = NewLocalLog(&counted, Epoch(1), options);
+  ManualExecutor lanes[] = {ManualExecutor(0), ManualExecutor(1)};
+  const int before = OpenDescriptors();
+  const auto append = [&](uint64_t n, bool sync) {
+    Outcome outcome = Outcome::kInternal;
+    const LogEntry entry{MemTableId(n), ValueType::kPut, "key", "value"};
+    const LogRecord record{n, n, 7, n, sync, {&entry, 1}};
+    EXPECT_EQ(log->Append(&lanes[n % 2], record, [&](Outcome o) { outcome = o; }), Outcome::kOk);
+    return outcome;
+  };
+  for (uint64_t n = 1; n <= 40; ++n) {
+    ASSERT_EQ(append(n, false), Outcome::kOk) << n;
+    ASSERT_LE(OpenDescriptors(), before + 6) << n;
+  }
+  ASSERT_EQ(append(41, true), Outcome::kOk);
+  EXPECT_TRUE(log->Sync().ok());
+  EXPECT_EQ(ReadLocalLogs(disk->get(), NothingDone)->size(), 41u);
+  // What could not be synced when its file was to be closed is told of by the next sync.
+  counted.Add({.op = DiskOp::kSync, .action = FaultAction::kEio, .count = 1});
+  for (uint64_t n = 42; n <= 60; ++n) ASSERT_EQ(append(n, false), Outcome::kOk) << n;
+  EXPECT_EQ(counted.faults(), 1u);
+  EXPECT_TRUE(absl::IsDataLoss(log->Sync()));
+  EXPECT_LE(OpenDescriptors(), before + 6);
 }
 
 TEST_F(LocalLogTest, AFencedLogTakesNothing) {

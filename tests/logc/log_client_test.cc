@@ -891,6 +891,38 @@ TEST_P(LogFileTest, WhileAllDisksAreFullAppendsAreRefusedAndTheyGoOnOnceThereIsR
   });
 }
 
+// A member whose disk is full for a while: it is to be replaced though it lives, and cannot be.
+TEST_P(LogFileTest, L4AMemberThatWasSlowServesOnWhileItsGroupCannotBeReplaced) {
+  Run([&](FabricWorld* world) {
+    Rig rig(world, GetParam().media);
+    ExpectAllOk(rig.Append(1, 10));
+    {
+      MutexLock lock(&rig.mu);
+      rig.store_away = true;
+    }
+    rig.disks[0]->Add({.path = "files", .op = DiskOp::kWrite, .action = FaultAction::kNoSpace});
+    std::atomic<bool> ended{false};
+    Thread others("others", [&] {
+      for (const Nanos until = Now() + 20 * kSecond; rig.Changes("slow") == 0 && Now() < until;)
+        SleepFor(kMillisecond);
+      SleepFor(kSecond);
+      rig.disks[0]->Clear();
+      for (const Nanos until = Now() + 20 * kSecond; !ended && Now() < until;) SleepFor(kMillisecond);
+      rig.StoreIsBack();
+    });
+    ExpectAllOk(rig.Append(11, 10));
+    EXPECT_EQ(rig.Changes("slow"), 1u);
+    const RangeRecord record = rig.Record();
+    ASSERT_EQ(record.log_groups.size(), 1u) << "they waited for the store";
+    for (size_t m = 0; m < 3; ++m) {  // L3
+      RangeRecord one = record;
+      one.log_groups[0].members = {record.log_groups[0].members[m]};
+      EXPECT_EQ(rig.Recover(one, Epoch(4)), Range(1, 20)) << "member " << m;
+    }
+    ended = true;
+  });
+}
+
 TEST_P(LogFileTest, RecordsThatWereNotSyncedSurviveTheDeathOfEveryProcess) {  // D
   Run([&](FabricWorld* world) {
     Rig rig(world, GetParam().media);
