@@ -7,9 +7,9 @@
 //
 // Thread safety: all methods from any thread, of a DiskFile too (positional reads and writes).
 // Errors: NotFound; AlreadyExists; ResourceExhausted: full; DataLoss: EIO and its kin (the device or the file
-//   system is damaged, or gone); PermissionDenied, also of a read-only disk; each names path and cause. After
-//   a failed Write or Sync the caller must treat the file as bad (bad file, S1): nothing here hides a second
-//   try.
+//   system is damaged, or gone); PermissionDenied, also of a read-only disk; Unavailable: the process has
+//   no descriptor or no memory left, and may have one later; each names path and cause. After a failed Write
+//   or Sync the caller must treat the file as bad (bad file, S1): nothing here hides a second try.
 #pragma once
 
 #include <cstdint>

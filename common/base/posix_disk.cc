@@ -34,6 +34,10 @@ Status ErrnoStatus(int error, std::string_view what, const std::string& path) {
     case EPERM:
     case EROFS:
       return absl::PermissionDeniedError(text);
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM:
+      return absl::UnavailableError(text);
     case EIO:
     case EBADMSG:  // a checksum of the file system's fails
     case EUCLEAN:  // the file system is damaged
@@ -119,7 +123,7 @@ class DirectFile : public PosixFile {
     const size_t buffer_bytes = std::min<uint64_t>(end - begin, kBufferBytes);
     const std::unique_ptr<char, decltype(&std::free)> buffer(
         static_cast<char*>(std::aligned_alloc(kAlignment, buffer_bytes)), &std::free);
-    if (buffer == nullptr) return absl::InternalError(StrCat("read ", path(), ": no memory"));
+    if (buffer == nullptr) return ErrnoStatus(ENOMEM, "read", path());
     for (uint64_t at = begin; size > 0; at += buffer_bytes) {
       NOVA_ASSIGN_OR_RETURN(const size_t got,
                             ReadAligned(at, std::min(buffer_bytes, end - at), buffer.get()));

@@ -69,7 +69,7 @@ StatusOr<std::unique_ptr<Disk>> LockUnfinished(Disk* to, const std::string& dire
   NOVA_ASSIGN_OR_RETURN(auto held, OpenPosixDisk(native));
   const Status s = held->Lock(kUnfinishedCheckpoint);
   if (absl::IsUnavailable(s) || absl::IsNotFound(s))
-    return absl::UnavailableError("another checkpoint of that name is being made");
+    return absl::UnavailableError(StrCat("another checkpoint of that name is being made: ", s.message()));
   NOVA_RETURN_IF_ERROR(s);
   return held;
 }

@@ -17,6 +17,7 @@
 #include "common/base/limited_disk.h"
 #include "common/base/sim_disk.h"
 #include "common/base/simulation.h"
+#include "tests/base/descriptors.h"
 
 namespace nova {
 namespace {
@@ -244,6 +245,25 @@ bool DeviceReadsCanBeSeen(Disk* disk) {
   std::string out(kUncachedBytes, '\0');
   EXPECT_TRUE((*disk->Open("probe", /*writable=*/false))->Read(0, out.size(), out.data()).ok());
   return DeviceBytesRead() >= before + kUncachedBytes;
+}
+
+// No fault of the disk, and nothing is lost: it is as before once there is one.
+TEST(PosixDiskTest, WithoutADescriptorFilesAreUnavailable) {
+  const auto rig = PosixRig();
+  ASSERT_TRUE(rig->disk->Create("f").ok());
+  rlimit before;
+  getrlimit(RLIMIT_NOFILE, &before);
+  const int first_free = dup(0);
+  close(first_free);
+  SetDescriptorLimit(static_cast<rlim_t>(first_free));
+  const Status made = rig->disk->Create("g").status(), read = rig->disk->Open("f", false).status(),
+               uncached = rig->disk->OpenUncached("f").status(), listed = rig->disk->List("").status();
+  SetDescriptorLimit(before.rlim_cur);
+  for (const Status& s : {made, read, uncached, listed}) {
+    EXPECT_TRUE(absl::IsUnavailable(s)) << s;
+    EXPECT_NE(s.message().find("Too many open files"), std::string_view::npos) << s;
+  }
+  EXPECT_TRUE(rig->disk->Open("f", false).ok());
 }
 
 // A file in the cache is read from the device all the same, and stays in the cache; one that is not there is
