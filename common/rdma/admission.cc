@@ -35,6 +35,11 @@ Status JudgeAnswer(const Hello& ours, const Handshake& answer) {
     return absl::UnavailableError(StrCat("refused: ", answer.reason));
   if (!VersionsMeet(ours, answer.hello))
     return absl::UnavailableError("the peer's protocol version is not ours");
+  // An acceptor of an earlier version does not look at whom a hello is meant for.
+  if (!answer.hello.Is(ours.meant_for)) {
+    return absl::UnavailableError(
+        StrCat("not whom is meant: ", std::string(NameOf(answer.hello)), "/", answer.hello.incarnation));
+  }
   return OkStatus();
 }
 

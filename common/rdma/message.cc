@@ -13,7 +13,6 @@ constexpr uint8_t kKnownFlags =
 }  // namespace
 
 MessageAssembler::Result MessageAssembler::Add(std::span<const std::byte> piece, Message* out) {
-  if (!assembling_ && body_.capacity() > kReserveAtMost) std::string().swap(body_);
   MessageHeader h;
   if (piece.size() < sizeof(h)) return Result::kMalformed;
   std::memcpy(&h, piece.data(), sizeof(h));

@@ -61,14 +61,20 @@ class MessageAssembler {
   explicit MessageAssembler(size_t max_message_bytes) : max_message_bytes_(max_message_bytes) {}
   // `piece` is the content of one SEND. kMessage: *out is a whole message.
   Result Add(std::span<const std::byte> piece, Message* out);
+  // The whole message is not needed any more: a large one's memory goes.
+  void Release() {
+    if (!assembling_ && body_.capacity() > kKeptBytes) std::string().swap(body_);
+  }
+  size_t held_bytes() const { return body_.capacity(); }  // of memory
   // Bytes so far of the message that has begun and not ended.
   size_t bytes() const { return assembling_ ? body_.size() : 0; }
 
  private:
-  const size_t max_message_bytes_;  // of a whole body
-  bool assembling_ = false;         // a message has begun and not ended
-  MessageHeader header_;            // of its first piece
-  std::string body_;                // its body so far
+  static constexpr size_t kKeptBytes = 64 << 10;  // for the next message
+  const size_t max_message_bytes_;                // of a whole body
+  bool assembling_ = false;                       // a message has begun and not ended
+  MessageHeader header_;                          // of its first piece
+  std::string body_;                              // its body so far
 };
 
 }  // namespace nova

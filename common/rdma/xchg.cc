@@ -72,11 +72,13 @@ void Xchg::Rep::Received(const Completion& c) {
   link->last_used_ns = turn.now_ns;
   Bump(count.bytes_received, c.data.size());
   MessageAssembler::Message m;
+  bool has_pieces = false;
   switch (link->assembler.Add(c.data, &m)) {
     case MessageAssembler::Result::kMore:
       return Assembling(link);
     case MessageAssembler::Result::kMessage:
-      if (link->share.assembling_bytes > 0) shares.CountWaiting(&link->share.assembling_bytes, 0);
+      has_pieces = link->share.assembling_bytes > 0;
+      if (has_pieces) shares.CountWaiting(&link->share.assembling_bytes, 0);
       break;
     case MessageAssembler::Result::kMalformed:
       Bump(count.malformed);
@@ -84,6 +86,8 @@ void Xchg::Rep::Received(const Completion& c) {
   }
   Bump(count.messages_received);
   (m.header.flags & MessageHeader::kReply) != 0 ? Answered(link, m) : Request(link, m);
+  Link* const still = has_pieces ? FindLink(c.connection) : nullptr;
+  if (still != nullptr) still->assembler.Release();
 }
 
 void Xchg::Rep::Assembling(Link* link) {

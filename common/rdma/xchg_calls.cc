@@ -56,8 +56,8 @@ void Xchg::Rep::FreeOp(Op* op) {
   if (op->posted && op->kind == Op::Kind::kCall) {
     --link->share.calls;
     link->share.call_bytes -= op->bytes;
-    if (!link->queue.empty()) MarkDirty(link);
   }
+  if (!link->queue.empty()) MarkDirty(link);  // what was behind it may go now
   link->ops.Remove(op);
   op->call_done = nullptr;
   op->op_done = nullptr;
@@ -165,6 +165,7 @@ void Xchg::Rep::Reply(ConnectionId connection, uint64_t request_id, Outcome outc
                       std::span<const std::string_view> parts) {
   NOVA_DCHECK(OnXchg());
   Begun* b = begun.Find(request_id);
+  if (b != nullptr && b->link == nullptr) EndOrphan(std::exchange(b, nullptr));
   if (b == nullptr || b->link->id != connection) return Bump(count.dropped_replies);
   Link* link = b->link;
   const size_t total = TotalOf(parts);

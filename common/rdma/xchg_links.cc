@@ -96,7 +96,7 @@ void Xchg::Rep::Drop(Link* link) {
     const uint64_t id = link->queue.front().request.id;
     if ((id & kPieceTag) != 0) FreePiece(link, id);
   }
-  while (!link->begun.empty()) EndBegun(link->begun.oldest());
+  while (!link->begun.empty()) Orphan(link->begun.oldest());
   link->waiting.clear();
   shares.CountWaiting(&link->share.waiting_bytes, 0);
   shares.CountWaiting(&link->share.assembling_bytes, 0);

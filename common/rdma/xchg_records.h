@@ -56,8 +56,8 @@ struct XchgBegun : PooledRecord {
   Nanos deadline_ns = kNever;
   Nanos since_ns = 0;              // the turn in which it came
   Histogram* served_ns = nullptr;  // gets the time until its reply; null: nobody asks
-  XchgLink* link = nullptr;
-  XchgBegun* prev = nullptr;  // among the link's
+  XchgLink* link = nullptr;        // null: it is an orphan
+  XchgBegun* prev = nullptr;       // among the link's, or the orphans
   XchgBegun* next = nullptr;
 };
 

@@ -120,9 +120,13 @@ struct Xchg::Rep {
              std::string_view body);
   void Expect(Begun* b, size_t bytes);  // of its reply
   void EndBegun(Begun* b);
+  // The connection of the request is gone, and its handler goes on, with what it keeps of it.
+  void Orphan(Begun* b);
+  void EndOrphan(Begun* b);
   // A caller that is long past its deadline waits for nothing, and a handler may have dropped what was to
   // answer it.
   void ForgetOverdue(Link* link);
+  void ForgetOverdueOrphans();
   // What waits begins, in order, as far as its connection has room. True: something did.
   bool BeginWaiting();
   bool Resume(Link* link);
@@ -162,6 +166,7 @@ struct Xchg::Rep {
   absl::flat_hash_map<ConnectionId, std::unique_ptr<Link>> links;
   RecordPool<Op> ops;
   RecordPool<Begun> begun;
+  AgeList<Begun> orphans;  // begun, of connections that are gone: still counted in shares
   RecordPool<XchgOneShot> one_shots;
   LinksToDo dirty;         // see MarkDirty
   LinksToDo held;          // their requests wait

@@ -68,12 +68,36 @@ void Xchg::Rep::EndBegun(Begun* b) {
   room_made = true;
 }
 
+void Xchg::Rep::Orphan(Begun* b) {
+  constexpr Nanos kLongest = 60 * kSecond;
+  if (b->bytes == 0) return EndBegun(b);
+  Expect(b, 0);
+  b->link->begun.Remove(b);
+  shares.CountOrphaned(&b->link->share, b->bytes);
+  b->link = nullptr;
+  b->deadline_ns = std::min(b->deadline_ns, turn.now_ns + kLongest);
+  orphans.Add(b);
+}
+
+void Xchg::Rep::EndOrphan(Begun* b) {
+  orphans.Remove(b);
+  shares.CountOrphanEnded(b->bytes);
+  begun.Free(b);
+  room_made = true;
+}
+
 void Xchg::Rep::ForgetOverdue(Link* link) {
   const Nanos ended_ns = turn.now_ns - options.progress_timeout_ns;
   while (!link->begun.empty() && link->begun.oldest()->deadline_ns < ended_ns) EndBegun(link->begun.oldest());
 }
 
+void Xchg::Rep::ForgetOverdueOrphans() {
+  const Nanos ended_ns = turn.now_ns - options.progress_timeout_ns;
+  while (!orphans.empty() && orphans.oldest()->deadline_ns < ended_ns) EndOrphan(orphans.oldest());
+}
+
 bool Xchg::Rep::BeginWaiting() {
+  if (!held.empty()) ForgetOverdueOrphans();
   if (held.empty() || !room_made) return false;
   room_made = false;
   bool began = false;
@@ -106,7 +130,7 @@ bool Xchg::Rep::Resume(Link* link) {
 void Xchg::ExpectReply(uint64_t request_id, size_t bytes) {
   NOVA_DCHECK(rep_->OnXchg());
   XchgBegun* b = rep_->begun.Find(request_id);
-  if (b != nullptr) rep_->Expect(b, std::min(bytes, rep_->options.max_message_bytes));
+  if (b != nullptr && b->link != nullptr) rep_->Expect(b, std::min(bytes, rep_->options.max_message_bytes));
 }
 
 }  // namespace nova

@@ -75,6 +75,11 @@ void XchgShares::CountEnded(LinkShare* link, size_t bytes) {
   begun_bytes_ -= bytes;
 }
 
+void XchgShares::CountOrphaned(LinkShare* link, size_t bytes) {
+  --link->begun;
+  link->begun_bytes -= bytes;
+}
+
 void XchgShares::Expect(LinkShare* link, size_t before, size_t now) {
   expected_bytes_ += now - before;
   link->expected_bytes += now - before;

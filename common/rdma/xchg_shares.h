@@ -56,6 +56,9 @@ class XchgShares {
   // A request with `bytes` begins.
   void CountBegun(LinkShare* link, size_t bytes);
   void CountEnded(LinkShare* link, size_t bytes);
+  // Its connection is gone, and its handler still has the bytes, until CountOrphanEnded.
+  void CountOrphaned(LinkShare* link, size_t bytes);
+  void CountOrphanEnded(size_t bytes) { begun_bytes_ -= bytes; }
   // A reply of which `before` bytes were expected is expected to have `now`.
   void Expect(LinkShare* link, size_t before, size_t now);
   // `of_link`, a number of bytes that wait or are coming in, is `now`.

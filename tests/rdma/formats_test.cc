@@ -8,6 +8,7 @@
 #include "common/base/coding.h"
 #include "common/base/crc32c.h"
 #include "common/base/random.h"
+#include "common/rdma/admission.h"
 #include "common/rdma/handshake.h"
 #include "common/rdma/key_table.h"
 #include "common/rdma/message.h"
@@ -206,6 +207,37 @@ TEST(MessageTest, PiecesAreAssembledInOrder) {
   const auto whole = PieceOf(HeaderOf(0, 2), "xy");
   ASSERT_EQ(assembler.Add(whole, &m), MessageAssembler::Result::kMessage);
   EXPECT_EQ(m.body, "xy");
+}
+
+// A connection that once had a large message keeps no memory for another one.
+TEST(MessageTest, LargeMessagesLeaveNoMemoryBehind) {
+  MessageAssembler assembler(16 << 20);
+  MessageAssembler::Message m;
+  constexpr uint8_t kMore = MessageHeader::kMorePieces, kCont = MessageHeader::kContinuation;
+  const std::string half(500'000, 'x');
+  ASSERT_EQ(assembler.Add(PieceOf(HeaderOf(kMore, 1'000'000), half), &m), MessageAssembler::Result::kMore);
+  assembler.Release();
+  EXPECT_EQ(assembler.bytes(), half.size()) << "it goes on";
+  ASSERT_EQ(assembler.Add(PieceOf(HeaderOf(kCont, 500'000), half), &m), MessageAssembler::Result::kMessage);
+  EXPECT_GE(assembler.held_bytes(), m.body.size());
+  assembler.Release();
+  EXPECT_LE(assembler.held_bytes(), 64u << 10);
+}
+
+// N1: a process that does not look at whom a hello means may be an earlier start of the one that is meant.
+TEST(HelloTest, ADiallerLooksAtWhomItHasReached) {
+  Hello ours = ExampleHello();
+  Handshake answer;
+  answer.kind = HandshakeKind::kWelcome;
+  answer.hello = ours;
+  answer.hello.role = Role::kStoc;
+  answer.hello.name = ToNodeName("stoc9");
+  answer.hello.incarnation = ours.meant_for.incarnation;
+  EXPECT_TRUE(JudgeAnswer(ours, answer).ok());
+  answer.hello.incarnation -= 1;
+  EXPECT_TRUE(absl::IsUnavailable(JudgeAnswer(ours, answer)));
+  ours.meant_for = {};
+  EXPECT_TRUE(JudgeAnswer(ours, answer).ok()) << "whoever is there";
 }
 
 TEST(MessageTest, MalformedPiecesAreRefused) {

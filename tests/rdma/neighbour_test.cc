@@ -255,6 +255,35 @@ TEST_P(NeighbourTest, WhatRequestsLeaveWithHandlersIsBounded) {
   });
 }
 
+// Nor does it grow with each connection anew: a handler that parks requests keeps them when their peer goes.
+TEST_P(NeighbourTest, WhatRequestsLeaveWithHandlersIsBoundedOverConnections) {
+  Run([](FabricWorld* world) {
+    constexpr size_t kBody = 1 << 20;
+    XchgOptions options = ServerOptions();
+    options.max_call_bytes_per_connection = 4 * kBody;
+    options.max_begun_bytes = 10 * kBody;
+    options.progress_timeout_ns = 500 * kMillisecond;
+    Server server(world, options);
+    const std::string body(kBody, 'b');
+    const Nanos deadline = Now() + 3 * kSecond;
+    for (int i = 0; i < 8; ++i) {
+      Client sender(world, StrCat("sender-", i));
+      sender.xchg->Submit([&] {
+        for (int n = 0; n < 4; ++n) {
+          sender.xchg->Call(sender.xchg->peer(server.address), kSilent, {{body}}, deadline,
+                            [](const CallResult&) {});
+        }
+      });
+      WaitFor([&] { return server.silent == 4 * (i + 1); }, 100 * kMillisecond);
+    }
+    EXPECT_GE(server.silent, 8);
+    EXPECT_LE(server.silent, 12);
+    Client other(world, "other");
+    const auto served = [&] { return other.Call(server, kEcho, body, kSecond).outcome == Outcome::kOk; };
+    ASSERT_TRUE(WaitFor(served, 20 * kSecond)) << "the deadlines of the others are over";
+  });
+}
+
 // An Xchg posts no more than may be under way, so that its requests wait on its own side.
 TEST_P(NeighbourTest, AnXchgSendsNoMoreThanMayBeUnderWay) {
   Run([](FabricWorld* world) {

@@ -479,6 +479,40 @@ TEST(TcpFabricTest, OneBusyConnectionDoesNotKeepTheOthersWaiting) {
   });
 }
 
+// What a turn reads is bounded: two that always have more than that to be read leave the others their turns.
+TEST(TcpFabricTest, TwoThatNeverPauseDoNotKeepTheOthersWaiting) {
+  InTcpWorld([](FabricWorld* world) {
+    constexpr uint64_t kBytes = 8 << 10;
+    TestNode server(world, "server"), first(world, "first"), second(world, "second"), quiet(world, "quiet");
+    server.Listen();
+    const Joined busy[] = {Join(first, server, TestHello(Role::kClient, "first")),
+                           Join(second, server, TestHello(Role::kClient, "second"))};
+    const Joined q = Join(quiet, server, TestHello(Role::kClient, "quiet"));
+    TestNode* const nodes[] = {&first, &second};
+    const MemoryRegion memory[] = {first.Memory(kBytes, Access::kLocal),
+                                   second.Memory(kBytes, Access::kLocal)};
+    const MemoryRegion other = quiet.Memory(64, Access::kLocal);
+    const WorkRequest s = RequestOf(Opcode::kSend, 2, {PieceOf(other, 0, 64)});
+    constexpr int kTurns = 60, kBegins = 20;
+    int heard = -1;
+    for (int i = 0; i < kTurns; ++i) {
+      for (size_t b = 0; b < 2; ++b) {
+        const WorkRequest r = RequestOf(Opcode::kSend, 1, {PieceOf(memory[b], 0, kBytes)});
+        for (int n = 0; n < 200; ++n) nodes[b]->port->Post(busy[b].client, {&r, 1}).IgnoreError();
+        nodes[b]->Poll();
+      }
+      if (i == kBegins) {
+        ASSERT_TRUE(quiet.port->Post(q.client, {&s, 1}).ok());
+      }
+      quiet.Poll();
+      server.Poll();
+      if (heard < 0 && server.Last(CompletionKind::kReceive, q.server) != nullptr) heard = i;
+    }
+    EXPECT_GE(heard, kBegins);
+    EXPECT_LT(heard, kTurns);
+  });
+}
+
 TEST(TcpFabricTest, PortsOfOneFabricRunInThreadsOfTheirOwn) {
   InTcpWorld([](FabricWorld* world) {
     constexpr size_t kPorts = 3;

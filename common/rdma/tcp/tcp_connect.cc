@@ -20,12 +20,15 @@ constexpr int kSendBufferBytes = 192 * 1024;
 
 void Configure(int fd) {
   const int on = 1, idle_s = 60, interval_s = 10, probes = 3;
+  // While bytes are not acknowledged no probe is sent; so long they may stay so.
+  const unsigned unacknowledged_ms = (idle_s + probes * interval_s) * 1000;
   setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &kSendBufferBytes, sizeof(kSendBufferBytes));
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof(interval_s));
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+  setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unacknowledged_ms, sizeof(unacknowledged_ms));
 }
 
 // A fresh socket takes a handshake whole; one that does not is broken.

@@ -180,8 +180,11 @@ void TcpPort::Turn() {
     int n = std::exchange(ready_events_, 0);
     if (n == 0) n = epoll_wait(epoll_fd_, events_.data(), static_cast<int>(events_.size()), 0);
     if (n > 0) alone_ = ConnectionId(n == 1 ? events_[0].data.u64 : 0);
+    // What one turn reads is bounded, and epoll tells of the same sockets in the same order: so each is the
+    // first in its turn.
+    const int first = n > 1 ? static_cast<int>(turns_++ % static_cast<unsigned>(n)) : 0;
     for (int i = 0; i < n; ++i) {
-      const epoll_event& event = events_[static_cast<size_t>(i)];
+      const epoll_event& event = events_[static_cast<size_t>((first + i) % n)];
       HandleEvent(event.data.u64, event.events);
     }
   }

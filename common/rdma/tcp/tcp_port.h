@@ -203,6 +203,7 @@ class TcpPort final : public Port {
   std::vector<ConnectionId> owed_;   // connections with acknowledgements that may wait for a frame to ride on
   std::vector<epoll_event> events_;  // of the last epoll_wait
   int ready_events_ = 0;             // of events_, from a Wait: not handled yet
+  uint32_t turns_ = 0;               // with several events
   ConnectionId alone_;  // the only connection that had something when all were looked at; 0: none, or several
   uint32_t turns_alone_ = 0;  // turns since then
   GatherList gather_;         // the bytes that SendFrames sends

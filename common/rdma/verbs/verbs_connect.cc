@@ -136,7 +136,7 @@ bool VerbsPort::MakeQueuePair(VerbsConnection* c) {
     Break(c, StrCat("ibv_create_qp: ", strerror(errno)));
     return false;
   }
-  room_.max_inline = std::min(init.cap.max_inline_data, kMaxInline);
+  c->max_inline = std::min(init.cap.max_inline_data, kMaxInline);
   by_queue_pair_[c->qp->qp_num] = c;
   ibv_qp_attr attributes{};
   int mask = 0;
@@ -273,12 +273,15 @@ void VerbsPort::HandleConnectionEvents() {
       private_data.assign(static_cast<const char*>(event.param.conn.private_data),
                           event.param.conn.private_data_len);
     }
+    // Nor may it be looked at after that: whoever destroys it waits for just this.
+    const ConnectionId of = IdOf(event.id);
     rdma_ack_cm_event(next);
-    HandleConnectionEvent(event, private_data);
+    HandleConnectionEvent(event, of, private_data);
   }
 }
 
-void VerbsPort::HandleConnectionEvent(const rdma_cm_event& event, std::string_view private_data) {
+void VerbsPort::HandleConnectionEvent(const rdma_cm_event& event, ConnectionId of,
+                                      std::string_view private_data) {
   if (event.event == RDMA_CM_EVENT_CONNECT_REQUEST) {
     ConnectData data;
     if (!DecodeConnectData(private_data, &data) || !owner_->IsOurs(event.id)) {
@@ -309,7 +312,7 @@ void VerbsPort::HandleConnectionEvent(const rdma_cm_event& event, std::string_vi
     rdma_destroy_id(event.id);
     return;
   }
-  VerbsConnection* c = connections_.Find(IdOf(event.id));
+  VerbsConnection* c = connections_.Find(of);
   if (c == nullptr || c->cm != event.id) return;
   switch (event.event) {
     case RDMA_CM_EVENT_ADDR_RESOLVED:

@@ -44,6 +44,7 @@ struct VerbsConnection : PortConnection {
   uint32_t tag = 0;           // in the ids of its work requests; of its serial
   rdma_cm_id* cm = nullptr;   // librdmacm's id; null: none
   ibv_qp* qp = nullptr;       // null: none
+  uint32_t max_inline = 0;    // bytes that the queue pair takes inline
   uint32_t block = kNoBlock;  // the block from which its handshake is sent
   ConnectData peer;           // the acceptor's or dialler's connection data
 

@@ -93,7 +93,7 @@ void VerbsPort::Break(VerbsConnection* c, std::string_view reason) {
     ibv_qp_attr error{};
     error.qp_state = IBV_QPS_ERR;
     ibv_modify_qp(c->qp, &error, IBV_QP_STATE);
-    completions_.Fetch();
+    while (completions_.Fetch()) continue;
     owner_->DestroyQueuePair(c->qp);
     c->qp = nullptr;
   }

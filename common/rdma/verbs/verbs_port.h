@@ -123,7 +123,6 @@ class VerbsPort final : public Port {
     uint32_t of_queue_pair = 0;         // requests in one queue pair, at most
     uint32_t of_all = 0;                // in all of them together, at most
     uint32_t taken = 0;                 // requests in queue pairs
-    uint32_t max_inline = 0;            // bytes that may be posted inline
     std::vector<ConnectionId> starved;  // connections with requests to hand over when all was taken
     bool none() const { return taken >= of_all; }
   };
@@ -173,8 +172,8 @@ class VerbsPort final : public Port {
   // The connection is usable; tells the owner.
   void Up(VerbsConnection* c);
   void HandleConnectionEvents();  // takes all events of librdmacm
-  // The next step of a connection, or its end.
-  void HandleConnectionEvent(const rdma_cm_event& event, std::string_view private_data);
+  // The next step of a connection, or its end. `of`: the one that the event's id was made for.
+  void HandleConnectionEvent(const rdma_cm_event& event, ConnectionId of, std::string_view private_data);
   // The peer is gone; takes the messages that it sent before.
   void Disconnected(VerbsConnection* c);
 

@@ -59,7 +59,7 @@ void VerbsPort::BuildChain(VerbsConnection* c) {
     const VerbsPending& p = c->pending[index];
     if (p.failed) continue;
     ibv_send_wr& wr = chain_.Add(p.request, uint64_t{c->tag} << 32 | static_cast<uint32_t>(index));
-    if (p.request.opcode != Opcode::kRead && p.length > 0 && p.length <= room_.max_inline)
+    if (p.request.opcode != Opcode::kRead && p.length > 0 && p.length <= c->max_inline)
       wr.send_flags |= IBV_SEND_INLINE;
     c->unsignalled += 1;
     c->unsignalled_bytes += std::min(p.length, kSignalBytes);
