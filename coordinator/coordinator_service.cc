@@ -17,8 +17,8 @@ constexpr Nanos kRetryNs = 100 * kMillisecond;
 // Of coord.main while it leads, if the machine and the store are well.
 constexpr Nanos kLongestRound = 500 * kMillisecond;
 
-ElectionOptions ElectionOptionsOf(const CoordinatorOptions& o) {
-  return {o.name, o.address, o.cluster.lease_ns, o.cluster.clock_rate_error};
+ElectionOptions ElectionOptionsOf(const CoordinatorOptions& o, const Uuid& cluster) {
+  return {o.name, o.address, o.cluster.lease_ns, o.cluster.clock_rate_error, cluster};
 }
 
 // --- samples of the cluster's metrics
@@ -85,7 +85,7 @@ CoordinatorService::CoordinatorService(CoordinatorOptions options, OpenStore ope
       open_store_(std::move(open_store)),
       elections_(metrics->counter("nova_coordinator_elections_won_total")),
       step_downs_(metrics->counter("nova_coordinator_step_downs_total")),
-      election_(ElectionOptionsOf(options_)),
+      election_(ElectionOptionsOf(options_, cluster)),
       mirror_(options_.cluster, &session_, &election_),
       movers_(&election_, &mirror_, &session_, metrics),
       requests_({options_.name, options_.address, options_.store, cluster, options_.max_value_bytes,

@@ -9,18 +9,29 @@ namespace {
 
 constexpr int kSettleTries = 100;
 
+// The store behind an address may be made anew, or be another one, whenever a session ends.
+Status CheckCluster(ConfigStore* store, const Uuid& mine) {
+  const StatusOr<Znode> node = store->Get(kClusterPath);
+  const StatusOr<ClusterRecord> record = node.ok() ? ClusterRecord::Decode(node->data) : node.status();
+  if (!record.ok()) return Annotate(record.status(), kClusterPath);
+  if (record->uuid == mine) return OkStatus();
+  return absl::FailedPreconditionError(StrCat("the store is of cluster ", record->uuid.ToString(),
+                                              ", and this coordinator of ", mine.ToString()));
+}
+
 }  // namespace
 
 StatusOr<Term> Election::Campaign(const std::shared_ptr<ConfigStore>& store) {
-  const StatusOr<Znode> node = store->Get(kCoordPath);
+  const Status cluster = CheckCluster(store.get(), options_.cluster);
+  const StatusOr<Znode> node = cluster.ok() ? store->Get(kCoordPath) : cluster;
   const StatusOr<CoordRecord> before = node.ok() ? CoordRecord::Decode(node->data) : node.status();
+  const Status s = cluster.ok() ? Annotate(before.status(), kCoordPath) : cluster;
   {
     MutexLock lock(&mu_);
-    const bool tells = absl::IsNotFound(before.status()) || absl::IsDataLoss(before.status());
-    no_record_ = tells ? Annotate(before.status(), kCoordPath) : OkStatus();
-    if (tells) return no_record_;
+    const bool tells = absl::IsNotFound(s) || absl::IsDataLoss(s) || absl::IsFailedPrecondition(s);
+    no_record_ = tells ? s : OkStatus();
   }
-  NOVA_RETURN_IF_ERROR(before.status());
+  NOVA_RETURN_IF_ERROR(s);
   return CampaignAfter(store, *before, node->version);
 }
 

@@ -35,14 +35,15 @@ struct ElectionOptions {
   std::string address;          // where others reach it
   Nanos lease_ns = 0;           // that it grants
   double clock_rate_error = 0;  // rho of C3
+  Uuid cluster;                 // whose coordinator this is
 };
 
 class Election {
  public:
   explicit Election(ElectionOptions options) : options_(std::move(options)) {}
 
-  // Tries to become the leader, once. NotFound, DataLoss: nobody can, for /coord is not there, or does not
-  // decode.
+  // Tries to become the leader, once. NotFound, DataLoss: nobody can, for /cluster or /coord is not there, or
+  // does not decode. FailedPrecondition: the store is another cluster's.
   StatusOr<Term> Campaign(const std::shared_ptr<ConfigStore>& store);
   // Leaves in order when the session still lives; else the node goes with the session.
   void Vacate(ConfigStore* store);

@@ -17,6 +17,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 constexpr Nanos kLease = 2 * kSecond;
+constexpr Uuid kCluster{1, 2};
 
 void InSimulation(const std::function<void()>& body) {
   Simulation sim(1);
@@ -24,6 +25,7 @@ void InSimulation(const std::function<void()>& body) {
 }
 
 void MakeZnodes(ConfigStore* store) {
+  ASSERT_TRUE(store->Create(kClusterPath, ClusterRecord{kClusterFormat, kCluster}.Encode()).ok());
   for (const char* path : {kNodesPath, kStocsPath, kRangesPath, kEpochsPath, kCoordPath})
     ASSERT_TRUE(store->Create(path, "").ok());
 }
@@ -85,7 +87,7 @@ TEST(ElectionTest, C1OneLeadsAndTheNextTermHasAHigherNumber) {
     MemoryConfig config;
     const std::shared_ptr<ConfigStore> mine = config.NewSession(), others = config.NewSession();
     MakeZnodes(mine.get());
-    Election a({"c1", "host:1", kLease, 0.01}), b({"c2", "host:2", kLease, 0.01});
+    Election a({"c1", "host:1", kLease, 0.01, kCluster}), b({"c2", "host:2", kLease, 0.01, kCluster});
     const StatusOr<Term> first = a.Campaign(mine);
     ASSERT_TRUE(first.ok()) << first.status();
     EXPECT_TRUE(absl::IsAlreadyExists(b.Campaign(others).status()));
@@ -111,7 +113,7 @@ TEST(ElectionTest, C3AuthorityEndsBeforeTheSessionDoes) {
     MemoryConfig config({.session_timeout_ns = 4 * kSecond});
     const std::shared_ptr<ConfigStore> store = config.NewSession();
     MakeZnodes(store.get());
-    Election election({"c1", "host:1", kLease, 0.01});
+    Election election({"c1", "host:1", kLease, 0.01, kCluster});
     EXPECT_EQ(election.AuthorityUntil(), 0) << "of no term";
     const StatusOr<Term> term = election.Campaign(store);
     ASSERT_TRUE(term.ok());
@@ -162,7 +164,7 @@ struct Leader {
   MemoryConfig config;
   Metrics metrics;
   ZnodeSession session;
-  Election election{{"c1", "host:1", kLease, 0.01}};
+  Election election{{"c1", "host:1", kLease, 0.01, kCluster}};
   ClusterMirror mirror{{}, &session, &election};
   RangeRecord record;
   Term term;

@@ -549,6 +549,28 @@ TEST(CoordinatorSimTest, WhyNoCoordinatorCanBecomeTheLeaderIsTold) {
   });
 }
 
+// What lies behind an address may be another store by the time that a session has ended.
+TEST(CoordinatorSimTest, ACoordinatorLeadsNoOtherCluster) {
+  InSimulation(16, [] {
+    SimCluster cluster;
+    CoordinatorService* const c1 = cluster.StartCoordinator("c1");
+    SleepFor(kSecond);
+    ASSERT_TRUE(c1->leading());
+    const Znode own = *cluster.admin()->Get(kClusterPath);
+    const std::string other = ClusterRecord{kClusterFormat, Uuid{1, 2}}.Encode();
+    ASSERT_TRUE(cluster.admin()->Set(kClusterPath, other, own.version).ok());
+    cluster.coordinator_session("c1")->Expire();
+    SleepFor(8 * kSecond);
+    EXPECT_FALSE(c1->leading());
+    EXPECT_NE(c1->StatusText().find(StrCat("the store is of cluster ", Uuid{1, 2}.ToString())),
+              std::string::npos)
+        << c1->StatusText();
+    ASSERT_TRUE(cluster.admin()->Set(kClusterPath, own.data, own.version + 1).ok());
+    SleepFor(8 * kSecond);
+    EXPECT_TRUE(c1->leading());
+  });
+}
+
 TEST(CoordinatorSimTest, AClusterOfALaterFormatIsRefused) {
   InSimulation(13, [] {
     MemoryConfig config;
