@@ -342,12 +342,12 @@ Status Compaction::TakeEntry() {
 bool Compaction::CutsBefore(std::string_view stored_key) {
   const size_t before = next_cut_;
   while (next_cut_ < job_.cut_points.size() && job_.cut_points[next_cut_] <= stored_key) ++next_cut_;
-  if (builder_ == nullptr) return false;
-  if (next_cut_ != before) return true;
   // The last reserved id takes all that is left: inputs that were compressed better than outputs are may give
   // more than was foreseen.
   const bool last = result_.outputs.size() + 1 == job_.output_uuids.size();
-  return !last && job_.max_table_size_bytes != 0 && builder_->data_size() >= job_.max_table_size_bytes;
+  if (builder_ == nullptr || last) return false;
+  if (next_cut_ != before) return true;
+  return job_.max_table_size_bytes != 0 && builder_->data_size() >= job_.max_table_size_bytes;
 }
 
 Status Compaction::StartOutput() {

@@ -564,6 +564,22 @@ TEST(RunCompactionTest, AnOutputIsCutOnlyBetweenKeys) {
   EXPECT_EQ(result->outputs[1].entries, 200u);
 }
 
+// Inputs that were compressed well give more outputs than were foreseen; then cuts are advice.
+TEST(RunCompactionTest, TheLastReservedIdTakesAllThatIsLeft) {
+  MemoryStorage storage;
+  Model model;
+  for (const char* key : {"a", "b", "c", "d", "e", "f"}) model[InternalKey(key, 1)] = key;
+  CompactionJob job;
+  job.inputs = {storage.Put(model, {}, {1, 0})};
+  job.output_uuids = OutputIds(3);
+  job.max_table_size_bytes = 1;
+  job.cut_points = {"d", "f"};
+  auto result = RunCompaction(job, &storage, nullptr);
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_EQ(result->outputs.size(), 3u);
+  EXPECT_EQ(result->outputs[2].entries, 4u);
+}
+
 TEST(RunCompactionTest, HonoursUseBounds) {
   MemoryStorage storage;
   const Model model = {{InternalKey("a", 1), "1"}, {InternalKey("b", 1), "2"}, {InternalKey("c", 1), "3"}};
@@ -609,9 +625,8 @@ class RunCompactionErrorTest : public ::testing::Test {
 
 TEST_F(RunCompactionErrorTest, FineAsItIs) { EXPECT_EQ(Run(), absl::StatusCode::kOk); }
 
-TEST_F(RunCompactionErrorTest, RunningOutOfReservedIdsIsInternal) {
-  job_.output_uuids = OutputIds(2);
-  job_.cut_points = {"key1100", "key1200"};
+TEST_F(RunCompactionErrorTest, WithoutAReservedIdItIsInternal) {
+  job_.output_uuids.clear();
   EXPECT_EQ(Run(), absl::StatusCode::kInternal);
 }
 
