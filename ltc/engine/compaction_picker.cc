@@ -14,6 +14,11 @@ bool AnyBusy(const std::vector<TableRef>& tables, const CompactionState& state) 
                      [&](const TableRef& t) { return state.busy.contains(t->info().uuid); });
 }
 
+// See CompactionState::resting.
+bool Rests(const CompactionPlan& plan, const CompactionState& state) {
+  return state.resting.contains(plan.inputs[0]->info().uuid);
+}
+
 // Widens the hull so that it has all of `keys`; views into what they are views into.
 void Include(const KeyInterval& keys, std::optional<KeyInterval>* hull) {
   if (!*hull) {
@@ -209,7 +214,7 @@ std::optional<CompactionPlan> PickDeeper(const Version& version, int level, cons
     plan.level = level;
     plan.output_level = level + 1;
     plan.inputs.push_back(run->tables[(first + k) % n]);
-    if (AnyBusy(plan.inputs, state)) continue;
+    if (AnyBusy(plan.inputs, state) || Rests(plan, state)) continue;
     AddOverlaps(version, &plan);
     if (AnyBusy(plan.overlaps, state)) continue;
     return plan;
@@ -248,7 +253,7 @@ double ColumnScore(const Version& version, const CompactionOptions& options, con
   const double by_runs = RunsScore(version, options, column);
   if (c.runs < 2 || (demand.paid_bytes == 0 && !demand.idle)) return by_runs;
   const double paid = static_cast<double>(demand.paid_bytes) * static_cast<double>(c.bytes) /
-                      static_cast<double>(std::max<uint64_t>(version.LevelBytes(0), 1));
+                      static_cast<double>(std::max<uint64_t>(version.index().level0_bytes(), 1));
   // Of many columns a plan is not made to learn its price before it may be near.
   const bool is_far = version.columns().size() > 1 && paid < static_cast<double>(c.bytes) / 4;
   if (is_far && !demand.idle) return by_runs;
@@ -279,7 +284,7 @@ std::optional<CompactionPlan> PickLevel0(const Version& version, const Compactio
     CompactionPlan plan = PlanColumn(version, options, column);
     plan.score = score;
     plan.paid_for = !demand.idle && RunsScore(version, options, column) < 1;
-    if (AnyBusy(plan.inputs, *state)) continue;  // it is being compacted
+    if (AnyBusy(plan.inputs, *state) || Rests(plan, *state)) continue;
     if (!MustWait(plan, *state)) return plan;
     ++state->waits;
   }
@@ -374,8 +379,16 @@ std::optional<CompactionPlan> PickHidden(const Version& version, SequenceNumber 
     plan.drop_only = true;
     return plan;
   }
+  return std::nullopt;
+}
+
+std::optional<CompactionPlan> PickPartlyHidden(const Version& version, SequenceNumber upto,
+                                               CompactionState* state) {
+  const RangeTombstones& tombstones = *version.tombstones();
+  CompactionPlan plan;
   for (const Run& run : version.runs()) {
     for (const TableRef& t : run.tables) {
+      if (state->resting.contains(t->info().uuid)) continue;
       if (!MayHoldHidden(t->info(), tombstones, upto) || !state->busy.insert(t->info().uuid).second) continue;
       plan.level = plan.output_level = run.level;
       plan.output_order = run.order;

@@ -72,7 +72,8 @@ struct CompactionPlan {
 struct CompactionState {
   std::array<std::string, kLevels> cursor;  // by level: the largest stored key that was compacted last
   std::set<Uuid> busy;                      // tables in a plan under way
-  std::vector<CompactionPlan> level0;       // plans of Level0 under way, whose hulls others keep clear of
+  std::set<Uuid> resting;              // of plans that have failed the first inputs: not to be picked now
+  std::vector<CompactionPlan> level0;  // plans of Level0 under way, whose hulls others keep clear of
   // How often a due column was passed over, for other plans had tables below it, or keys of its hull.
   uint64_t waits = 0;
 };
@@ -94,10 +95,12 @@ std::optional<CompactionPlan> PickCompaction(const Version& version, const Compa
 // The plan has ended, well or not: what it had taken is free.
 void EndCompaction(const CompactionPlan& plan, CompactionState* state);
 
-// All free tables that range tombstones up to `upto` hide whole, to be dropped unread. If there are none, one
-// that may hold something hidden, to be written anew in its place (K7). The tables are busy from now on.
-// REQUIRES: the version has tombstones.
+// All free tables that range tombstones up to `upto` hide whole, to be dropped unread (K7). The tables are
+// busy from now on. REQUIRES: the version has tombstones.
 std::optional<CompactionPlan> PickHidden(const Version& version, SequenceNumber upto, CompactionState* state);
+// As PickHidden, a table that may hold something hidden, to be written anew in its place.
+std::optional<CompactionPlan> PickPartlyHidden(const Version& version, SequenceNumber upto,
+                                               CompactionState* state);
 // The table is hidden whole.
 bool IsHidden(const TableInfo& table, const RangeTombstones& tombstones, SequenceNumber upto);
 

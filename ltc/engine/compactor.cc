@@ -159,13 +159,10 @@ bool Compactor::CompactOne() {
     MutexLock lock(&mu_);
     if (paused_) return false;
     const auto view = rounds_->Current();
-    const auto version = view->version;
-    auto plan = PickCompaction(*version, context_->options.compaction, Demand(), &compaction_state_);
-    if (!plan && version->tombstones() != nullptr)
-      plan = PickHidden(*version, points_->RulesOf(*view).tombstones_applied, &compaction_state_);
+    auto plan = Pick(*view);
     if (!plan) return false;
     run->plan = *std::move(plan);
-    run->dranges = version->dranges();
+    run->dranges = view->version->dranges();
   }
   if (run->dranges != nullptr) context_->WorkDue();  // another column may be due
   const Status s = RunPlan(job.id(), run);
@@ -173,6 +170,8 @@ bool Compactor::CompactOne() {
     MutexLock lock(&mu_);
     std::erase(open_runs_, run);
     EndCompaction(run->plan, &compaction_state_);
+    if (s.ok()) std::erase_if(rests_, [](const auto& r) { return !r.second.damaged; });
+    if (!s.ok() && !run->dear.load()) NoteFailed(run->plan, s);
   }
   if (absl::IsCancelled(s) && run->dear.load()) {
     GiveUp(run.get());
@@ -189,6 +188,43 @@ bool Compactor::CompactOne() {
   pacer_->CompactionDone();
   context_->WorkDue();
   return true;
+}
+
+std::optional<CompactionPlan> Compactor::Pick(const RangeView& view) {
+  const Version& version = *view.version;
+  CompactionState* const state = &compaction_state_;
+  const bool hides = version.tombstones() != nullptr;
+  const SequenceNumber upto = hides ? points_->RulesOf(view).tombstones_applied : 0;
+  if (hides) {  // an edit alone, which gives space back
+    if (auto plan = PickHidden(version, upto, state)) return plan;
+  }
+  // Under a load that keeps a level due all the time range deletions would never end, until none is taken.
+  const bool many = hides && version.tombstones()->size() > context_->options.max_range_tombstones / 2;
+  const bool hidden_first = many && ++picks_ % 2 == 0;
+  for (const bool rested : {false, true}) {
+    state->resting.clear();
+    for (const auto& [table, rest] : rests_) {
+      if (!rested && Now() < rest.until_ns) state->resting.insert(table);
+    }
+    for (const bool partly_hidden : {hidden_first, !hidden_first}) {
+      if (partly_hidden && !hides) continue;
+      auto plan = partly_hidden ? PickPartlyHidden(version, upto, state)
+                                : PickCompaction(version, context_->options.compaction, Demand(), state);
+      if (plan) return plan;
+    }
+    if (state->resting.empty()) break;  // nothing was passed over
+  }
+  return std::nullopt;
+}
+
+void Compactor::NoteFailed(const CompactionPlan& plan, const Status& why) {
+  constexpr Nanos kFirst = 100 * kMillisecond, kLongest = 60 * kSecond;
+  const Nanos now = Now();
+  std::erase_if(rests_, [now](const auto& r) { return r.second.until_ns + kLongest < now; });
+  Rest& rest = rests_[plan.inputs[0]->info().uuid];
+  rest.pause_ns = std::clamp(2 * rest.pause_ns, kFirst, kLongest);
+  rest.until_ns = now + rest.pause_ns;
+  rest.damaged = absl::IsDataLoss(why);
 }
 
 // What a plan that failed has written.
@@ -233,12 +269,10 @@ Status Compactor::RunPlan(uint64_t job_id, const std::shared_ptr<RunningCompacti
     for (const Run& r : view->version->runs())
       NOVA_CHECK(r.level != 0 || r.order < oldest) << "a Level0 run as young as a memtable (K3)";
     run->level0_runs = WholeRuns(*view->version, plan);
-    if (run->dranges != nullptr) {
-      uint64_t taken = 0;
-      for (const TableRef& t : plan.inputs) taken += UsedBytes(t->info());
-      run->level0_part = std::min(1.0, static_cast<double>(taken) / static_cast<double>(std::max<uint64_t>(
-                                                                        view->version->LevelBytes(0), 1)));
-    }
+    uint64_t taken = 0;
+    for (const TableRef& t : plan.inputs) taken += UsedBytes(t->info());
+    run->level0_part = std::min(1.0, static_cast<double>(taken) / static_cast<double>(std::max<uint64_t>(
+                                                                      view->version->LevelBytes(0), 1)));
     if (plan.output_level == 0 && run->level0_runs > 0) --run->level0_runs;
   }
   NOVA_RETURN_IF_ERROR(PlanParts(job_id, rules, run.get()));
@@ -265,7 +299,9 @@ Status Compactor::RunPlan(uint64_t job_id, const std::shared_ptr<RunningCompacti
   edit.now_ms = run->jobs[0].now_ms;
   NOVA_FP("compaction.written");
   NOVA_RETURN_IF_ERROR(versions_->Commit(std::move(edit)));
-  if (plan.level == 0) toll_->OnMerged(run->bytes, Now() - run->begin_ns, run->level0_part);
+  // a table that was written anew in its place is no run less
+  if (plan.level == 0 && plan.inputs.size() > 1)
+    toll_->OnMerged(run->bytes, Now() - run->begin_ns, run->level0_part);
   NOVA_FP_VOID("compaction.committed");
   return OkStatus();
 }

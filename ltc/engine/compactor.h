@@ -22,7 +22,9 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "common/base/mutex.h"
@@ -76,6 +78,11 @@ class Compactor {
   Level0Demand Demand() const;
   // Tables may hold entries hidden by a range deletion (K7).
   bool HoldsHidden(const RangeView& view);
+  // What is to be done next; its tables are busy then.
+  std::optional<CompactionPlan> Pick(const RangeView& view) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // For a while other plans go first: else one that fails again and again, for the space that it needs or for
+  // a table that is damaged, would keep those that need none, or another one, from ever being made.
+  void NoteFailed(const CompactionPlan& plan, const Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Carries out a plan, from its jobs to its edit; other threads take parts of it. Waits for them.
   Status RunPlan(uint64_t job_id, const std::shared_ptr<RunningCompaction>& run);
   // Makes the jobs of a plan: cuts it at keys where, by the index blocks of its tables, about equal parts of
@@ -111,6 +118,14 @@ class Compactor {
   // Plans that may have parts nobody has taken.
   std::vector<std::shared_ptr<RunningCompaction>> open_runs_ ABSL_GUARDED_BY(mu_);
   bool paused_ ABSL_GUARDED_BY(mu_) = false;  // see Pause
+  // How long a plan that failed lets others go first.
+  struct Rest {
+    Nanos until_ns = 0;
+    Nanos pause_ns = 0;
+    bool damaged = false;  // a table of it is: the success of other plans says nothing of this one
+  };
+  std::map<Uuid, Rest> rests_ ABSL_GUARDED_BY(mu_);  // by the plan's first input
+  uint64_t picks_ ABSL_GUARDED_BY(mu_) = 0;          // with range deletions over half of their bound
 };
 
 }  // namespace nova

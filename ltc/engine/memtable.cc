@@ -102,7 +102,7 @@ size_t MemTable::bytes_of_one_version_each() const {
   return static_cast<size_t>(key_bytes + version_bytes / entries * static_cast<double>(keys()));
 }
 
-void MemTable::Link(KeyVersion* entry) {
+void MemTable::Link(KeyVersion* entry, Linked* batch) {
   const uint64_t before = entries_.fetch_add(1, std::memory_order_relaxed);
   if (entry->brings_node) {
     KeyNode* other = InsertInBucket(entry->node);
@@ -110,13 +110,19 @@ void MemTable::Link(KeyVersion* entry) {
       keys_.fetch_add(1, std::memory_order_relaxed);
       key_bytes_.fetch_add(KeyNode::Bytes(entry->node->key_size, entry->node->height),
                            std::memory_order_relaxed);
+      if (batch != nullptr) batch->emplace(entry->node, entry);
       Chain(entry->node);
       if (before % kListEvery == 0 && before < listed_until_.load(std::memory_order_relaxed)) ListByWriter();
       return;
     }
     entry->node = other;  // another writer brought the key meanwhile
   }
-  for (std::atomic<KeyVersion*>* at = &entry->node->newest;;) {
+  std::atomic<KeyVersion*>* at = &entry->node->newest;
+  if (batch != nullptr) {
+    const auto [of_key, first] = batch->emplace(entry->node, entry);
+    if (!first) at = &std::exchange(of_key->second, entry)->older;
+  }
+  for (;;) {
     KeyVersion* next = at->load(std::memory_order_acquire);
     if (next != nullptr && next->trailer > entry->trailer) {
       at = &next->older;

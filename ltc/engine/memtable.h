@@ -30,6 +30,7 @@
 #include <cstdint>
 #include <memory>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "common/base/ids.h"
@@ -59,7 +60,10 @@ class MemTable {
   // Makes it visible; once; REQUIRES: no equal internal key is linked. Where another thread brings the same
   // key at this moment it waits until that one has chained the key, some instructions later: spins, then
   // sleeps 1 us at a time, on request threads too. A scan could miss an acknowledged write otherwise.
-  void Link(Entry* entry);
+  // `batch`: of a batch, whose versions are linked one after another, the youngest first: those that were;
+  // without it each of them is looked for behind all younger ones of its key.
+  using Linked = std::unordered_map<const KeyNode*, Entry*>;  // by key, the oldest one
+  void Link(Entry* entry, Linked* batch = nullptr);
   // Instead of Link: it will never be seen. Its memory is used again if it is the latest piece that was
   // taken.
   void Abandon(Entry* entry);

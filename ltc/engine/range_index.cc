@@ -25,6 +25,7 @@ RangeIndex::RangeIndex(const std::vector<Run>& runs, DrangeMapRef map) : map_(st
       continue;
     }
     for (const TableRef& t : runs[place].tables) {
+      level0_bytes_ += UsedBytes(t->info());
       const auto [first, last] = DrangesOf(t->keys(), map_.get());
       for (size_t d = first; d <= last; ++d) {
         columns_[d].bytes += UsedBytes(t->info()) / (last - first + 1);

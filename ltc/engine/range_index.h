@@ -47,11 +47,13 @@ class RangeIndex {
     return std::span(places_).subspan(begins_[d], begins_[d + 1] - begins_[d]);
   }
   const std::vector<Column>& columns() const { return columns_; }  // by Drange, at least one
+  uint64_t level0_bytes() const { return level0_bytes_; }          // of all columns
   const DrangeMapRef& map() const { return map_; }                 // null: one Drange
 
  private:
   DrangeMapRef map_;
   std::vector<Column> columns_;
+  uint64_t level0_bytes_ = 0;
   std::vector<uint32_t> places_;  // see RunsAt, of one Drange after another
   std::vector<uint32_t> begins_;  // where each Drange's begin; the last one is their end
 };

@@ -13,18 +13,17 @@ MemTableId RangeView::DoneBelow(const RoundGroup* flushed) const {
   return done_below;
 }
 
-void RangeView::ApplyTombstones(const VersionEdit& edit) {
-  if (edit.tombstones.empty() && edit.dropped_tombstones.empty()) return;
+RangeTombstonesRef RangeView::TombstonesAfter(const RangeTombstonesRef& before, const VersionEdit& edit) {
+  if (edit.tombstones.empty() && edit.dropped_tombstones.empty()) return before;
   std::map<SequenceNumber, RangeTombstoneRef> by_number;
   for (const RangeTombstoneRef& t : edit.tombstones) by_number[t->sequence] = t;
-  if (tombstones != nullptr) {
-    for (const RangeTombstoneRef& t : tombstones->all()) by_number[t->sequence] = t;
+  if (before != nullptr) {
+    for (const RangeTombstoneRef& t : before->all()) by_number[t->sequence] = t;
   }
   for (const SequenceNumber n : edit.dropped_tombstones) by_number.erase(n);
   std::vector<RangeTombstoneRef> all;
   for (const auto& [number, t] : by_number) all.push_back(t);
-  tombstones = RangeTombstones::Of(std::move(all));
-  tombstones_dropped += edit.dropped_tombstones.empty() ? 0 : 1;
+  return RangeTombstones::Of(std::move(all));
 }
 
 }  // namespace nova

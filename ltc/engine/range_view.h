@@ -37,8 +37,9 @@ struct RangeView {
   // Done memtables (M3): every memtable with a lower id is in tables once `flushed` is (null: none is being
   // flushed).
   MemTableId DoneBelow(const RoundGroup* flushed) const;
-  // Adds and drops the range tombstones of an edit. Those of a flush are in the list already and stay once.
-  void ApplyTombstones(const VersionEdit& edit);
+  // The list that an edit with range tombstones to add and drop makes of another one. Those of a flush are in
+  // it already and stay once.
+  static RangeTombstonesRef TombstonesAfter(const RangeTombstonesRef& before, const VersionEdit& edit);
 };
 
 // A moment (K4): once `sequence` is stable, every version at or below it is in the view.

@@ -54,7 +54,8 @@ void Rebuilder::Look() {
 }
 
 bool Rebuilder::RebuildOne() {
-  if (context_->state.Is(ServingState::kLost)) return false;
+  // a restore waits until no job is under way
+  if (context_->state.Is(ServingState::kLost) || context_->state.Is(ServingState::kRestoring)) return false;
   Uuid table;
   {
     MutexLock lock(&mu_);

@@ -261,11 +261,10 @@ StatusOr<RangeTombstonesRef> ApplyTombstones(const RangeTombstonesRef& before, c
   if (edit.tombstones.empty() && edit.dropped_tombstones.empty()) return before;
   std::vector<RangeTombstoneRef> all = edit.tombstones;
   if (before != nullptr) all.insert(all.end(), before->all().begin(), before->all().end());
-  for (const SequenceNumber n : edit.dropped_tombstones) {
-    if (std::erase_if(all, [n](const RangeTombstoneRef& t) { return t->sequence == n; }) != 1) {
-      return absl::DataLossError(StrCat("edit drops range tombstone ", n, ", which is not there"));
-    }
-  }
+  std::set<SequenceNumber> left(edit.dropped_tombstones.begin(), edit.dropped_tombstones.end());
+  std::erase_if(all, [&left](const RangeTombstoneRef& t) { return left.erase(t->sequence) > 0; });
+  if (!left.empty())
+    return absl::DataLossError(StrCat("edit drops range tombstone ", *left.begin(), ", which is not there"));
   return RangeTombstones::Of(std::move(all));
 }
 
@@ -313,28 +312,47 @@ uint64_t Version::TotalBytes() const {
 
 namespace {
 
-// Puts a table where it belongs; the order of tables and runs comes with SortRuns.
-void AddTable(int level, uint64_t order, TableRef table, std::vector<Run>* runs) {
+// The tables are no longer those that last_keys was built of.
+void Touch(Run* run) { run->last_keys = {}; }
+
+// Puts a table where it belongs; the order of runs comes with FinishRuns. DataLoss: it overlaps another one
+// of its run.
+Status AddTable(int level, uint64_t order, TableRef table, std::vector<Run>* runs) {
   auto run = std::find_if(runs->begin(), runs->end(),
                           [&](const Run& r) { return r.level == level && r.order == order; });
   if (run == runs->end()) {
     runs->push_back(Run{level, order, {}});
     run = std::prev(runs->end());
   }
-  run->tables.push_back(std::move(table));
+  const KeyInterval& keys = table->keys();
+  const auto next =
+      std::upper_bound(run->tables.begin(), run->tables.end(), keys.first,
+                       [](std::string_view first, const TableRef& t) { return first < t->keys().first; });
+  if ((next != run->tables.begin() && !(*std::prev(next))->keys().EndsBefore(keys.first)) ||
+      (next != run->tables.end() && !keys.EndsBefore((*next)->keys().first)))
+    return absl::DataLossError(StrCat("tables overlap in level ", level));
+  run->tables.insert(next, std::move(table));
+  Touch(&*run);
+  return OkStatus();
 }
 
-Status SortRuns(std::vector<Run>* runs) {
+// The tables that an edit adds, holds and pins, without their handles.
+std::map<Uuid, TableRef> TablesNamedBy(const VersionEdit& edit) {
+  std::map<Uuid, TableRef> named;
+  for (const TableInfo& info : edit.held) named[info.uuid];
+  for (const VersionEdit::Add& add : edit.adds) named[add.table.uuid];
+  for (const VersionEdit::Pin& pin : edit.pins) {
+    for (const VersionEdit::Pin::Table& t : pin.tables) named[t.table];
+  }
+  return named;
+}
+
+// Puts the runs in order, and derives what follows from their tables.
+void FinishRuns(std::vector<Run>* runs) {
   std::erase_if(*runs, [](const Run& r) { return r.tables.empty(); });
   for (Run& run : *runs) {
-    std::sort(run.tables.begin(), run.tables.end(),
-              [](const TableRef& a, const TableRef& b) { return a->keys().first < b->keys().first; });
+    if (run.last_keys.size() == run.tables.size()) continue;  // nobody touched it
     run.last_keys.Build(run.tables.size(), [&](size_t i) { return run.tables[i]->keys().last; });
-    for (size_t i = 1; i < run.tables.size(); ++i) {
-      if (!run.tables[i - 1]->keys().EndsBefore(run.tables[i]->keys().first)) {
-        return absl::DataLossError(StrCat("tables overlap in level ", run.level));
-      }
-    }
   }
   std::sort(runs->begin(), runs->end(), [](const Run& a, const Run& b) {
     return a.level != b.level ? a.level < b.level : a.order > b.order;
@@ -342,7 +360,6 @@ Status SortRuns(std::vector<Run>* runs) {
   double all = 0;
   for (Run& run : *runs) all += run.share = static_cast<double>(run.bytes());
   for (Run& run : *runs) run.share /= all;
-  return OkStatus();
 }
 
 }  // namespace
@@ -407,38 +424,49 @@ VersionEdit::Pin Version::PinRuns(std::string name, SequenceNumber sequence, int
   return pin;
 }
 
+Status Version::Drop(const std::vector<Uuid>& tables) {
+  std::set<Uuid> left(tables.begin(), tables.end());
+  for (Run& run : runs_) {
+    const auto drops = [&](const TableRef& t) { return left.erase(t->info().uuid) > 0; };
+    if (!left.empty() && std::erase_if(run.tables, drops) > 0) Touch(&run);
+  }
+  if (left.empty()) return OkStatus();
+  return absl::DataLossError(StrCat("edit drops table ", left.begin()->ToString(), ", which is not there"));
+}
+
+void Version::FindHandles(std::map<Uuid, TableRef>* named) const {
+  if (named->empty()) return;
+  ForEachTable([named](const Run&, const TableRef& t) {
+    const auto found = named->find(t->info().uuid);
+    if (found != named->end() && found->second == nullptr) found->second = t;
+  });
+}
+
 StatusOr<std::shared_ptr<const Version>> Version::Apply(const VersionEdit& edit,
                                                         const GarbageSink& garbage) const {
   auto next = std::make_shared<Version>();
   next->runs_ = runs_;
   next->checkpoints_ = checkpoints_;
   NOVA_ASSIGN_OR_RETURN(next->tombstones_, ApplyTombstones(tombstones_, edit));
-  for (const Uuid& uuid : edit.drops) {
-    bool found = false;
-    for (Run& run : next->runs_) {
-      found |= std::erase_if(run.tables, [&](const TableRef& t) { return t->info().uuid == uuid; }) > 0;
-    }
-    if (!found)
-      return absl::DataLossError(StrCat("edit drops table ", uuid.ToString(), ", which is not there"));
-  }
+  NOVA_RETURN_IF_ERROR(next->Drop(edit.drops));
   for (const VersionEdit::Move& move : edit.moves) NOVA_RETURN_IF_ERROR(next->ApplyMove(move, garbage));
+  std::map<Uuid, TableRef> handles = TablesNamedBy(edit);
+  if (!edit.moves.empty()) next->FindHandles(&handles);  // those that moved have new ones
+  FindHandles(&handles);
   const auto handle_of = [&](const TableInfo& info,
                              const std::shared_ptr<const TableReader>& reader) -> StatusOr<TableRef> {
-    TableRef handle = FindHandle(info.uuid);
-    if (handle == nullptr) return std::make_shared<TableHandle>(info, reader, garbage);
+    TableRef& handle = handles[info.uuid];
+    if (handle == nullptr) return handle = std::make_shared<TableHandle>(info, reader, garbage);
     if (handle->info().use_from == info.use_from && handle->info().use_to == info.use_to) return handle;
     return absl::DataLossError(
         StrCat("edit names table ", info.uuid.ToString(), ", which is there with other use-bounds"));
   };
-  std::map<Uuid, TableRef> held;
-  for (const TableInfo& info : edit.held) {
-    NOVA_ASSIGN_OR_RETURN(held[info.uuid], handle_of(info, nullptr));
-  }
+  for (const TableInfo& info : edit.held) NOVA_RETURN_IF_ERROR(handle_of(info, nullptr).status());
   for (const VersionEdit::Add& add : edit.adds) {
     NOVA_ASSIGN_OR_RETURN(TableRef handle, handle_of(add.table, add.reader));
-    AddTable(add.level, add.order, std::move(handle), &next->runs_);
+    NOVA_RETURN_IF_ERROR(AddTable(add.level, add.order, std::move(handle), &next->runs_));
   }
-  NOVA_RETURN_IF_ERROR(SortRuns(&next->runs_));
+  FinishRuns(&next->runs_);
   next->level0_runs_ = static_cast<int>(
       std::count_if(next->runs_.begin(), next->runs_.end(), [](const Run& r) { return r.level == 0; }));
   next->index_ = RangeIndex(next->runs_, LaterMap(dranges(), edit));
@@ -446,15 +474,13 @@ StatusOr<std::shared_ptr<const Version>> Version::Apply(const VersionEdit& edit,
     auto made = std::make_shared<Checkpoint>(
         Checkpoint{pin.name, pin.sequence, pin.created_ms, {}, RangeTombstones::Of(pin.tombstones)});
     for (const VersionEdit::Pin::Table& t : pin.tables) {
-      TableRef handle = next->FindHandle(t.table);
-      if (handle == nullptr) handle = FindHandle(t.table);
-      if (const auto h = held.find(t.table); handle == nullptr && h != held.end()) handle = h->second;
+      TableRef handle = handles[t.table];
       if (handle == nullptr)
         return absl::DataLossError(
             StrCat("checkpoint ", pin.name, " pins table ", t.table.ToString(), ", which is not there"));
-      AddTable(t.level, t.order, std::move(handle), &made->runs);
+      NOVA_RETURN_IF_ERROR(Annotate(AddTable(t.level, t.order, std::move(handle), &made->runs), pin.name));
     }
-    NOVA_RETURN_IF_ERROR(Annotate(SortRuns(&made->runs), pin.name));
+    FinishRuns(&made->runs);
     std::erase_if(next->checkpoints_, [&](const CheckpointRef& c) { return c->name == pin.name; });
     next->checkpoints_.push_back(std::move(made));
   }
@@ -490,7 +516,11 @@ Status Version::ApplyMove(const VersionEdit::Move& move, const GarbageSink& garb
     return found;
   };
   replace(&runs_);
+  const auto holds = [&before](const Run& run) {
+    return std::find(run.tables.begin(), run.tables.end(), before) != run.tables.end();
+  };
   for (CheckpointRef& checkpoint : checkpoints_) {
+    if (std::none_of(checkpoint->runs.begin(), checkpoint->runs.end(), holds)) continue;
     Checkpoint moved = *checkpoint;
     if (replace(&moved.runs)) checkpoint = std::make_shared<const Checkpoint>(std::move(moved));
   }

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <span>
@@ -152,6 +153,10 @@ class Version {
   bool OverlapsDeeper(int level, const KeyInterval& keys) const;
 
  private:
+  // Takes the tables out of the runs. DataLoss: one is in none.
+  Status Drop(const std::vector<Uuid>& tables);
+  // Sets the handles of those tables that are here and have none yet, in one walk over all.
+  void FindHandles(std::map<Uuid, TableRef>* named) const;
   // Puts a new handle in the place of a table's, wherever that is.
   Status ApplyMove(const VersionEdit::Move& move, const GarbageSink& garbage);
 

@@ -121,10 +121,15 @@ Status VersionSet::CommitLocked(VersionEdit edit, const RoundGroup* flushed) {
     before->SetSuccessor(next->FindHandle(m.table));
     dropped_.push_back(before);
   }
+  // A list of thousands takes milliseconds to make, which readers who want a view are not to wait for.
+  const RangeTombstonesRef before = rounds_->Current()->tombstones;
+  const RangeTombstonesRef after = RangeView::TombstonesAfter(before, edit);
   rounds_->Publish([&](RangeView* published) {
     mu_.AssertHeld();
     published->version = next;
-    published->ApplyTombstones(edit);
+    published->tombstones =
+        published->tombstones == before ? after : RangeView::TombstonesAfter(published->tombstones, edit);
+    published->tombstones_dropped += edit.dropped_tombstones.empty() ? 0 : 1;
     if (flushed == nullptr) return;
     for (const auto& r : *flushed) {
       NOVA_CHECK(!published->sealed.empty() && published->sealed.back() == r) << "flush out of order (K3b)";

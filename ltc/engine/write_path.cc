@@ -13,6 +13,10 @@ namespace {
 
 constexpr uint64_t kRecycledEntries = 256;  // the context of a larger batch is not kept
 
+// Entries of a batch, beyond which the places of its keys are noted: walks past younger versions of one key
+// grow with the square.
+constexpr size_t kLeastNotedBatch = 64;
+
 bool IsRangeDelete(const WriteEntry& e) { return e.type == ValueType::kDeleteRange; }
 
 }  // namespace
@@ -36,7 +40,7 @@ struct WritePath::WriteContext {
 
   Prepared Prepare(const WriteEntry& e, SequenceNumber seq);
   // Links one entry. The lookup index (K5) knows of it before anybody can see it.
-  void Link(const Prepared& e);
+  void Link(const Prepared& e, MemTable::Linked* batch);
   void Link();     // REQUIRES: no range deletion is among its entries
   void Abandon();  // instead: none of it will be seen
   WriteDone done;
@@ -225,16 +229,18 @@ WritePath::WriteContext::Prepared WritePath::WriteContext::Prepare(const WriteEn
   return {memtable, nullptr};
 }
 
-void WritePath::WriteContext::Link(const Prepared& e) {
+void WritePath::WriteContext::Link(const Prepared& e, MemTable::Linked* batch) {
   LookupIndex* const index = path->rounds_->lookup_index();
   if (index != nullptr && e.entry->brings_node) index->Insert(e.entry->node->hash, round->ordinal);
-  e.memtable->Link(e.entry);
+  e.memtable->Link(e.entry, batch);
 }
 
 void WritePath::WriteContext::Link() {
   // The youngest first: no get sees what the batch itself hides.
-  for (auto e = rest.rbegin(); e != rest.rend(); ++e) Link(*e);
-  Link(first);
+  MemTable::Linked linked;
+  MemTable::Linked* const batch = rest.size() < kLeastNotedBatch ? nullptr : &linked;
+  for (auto e = rest.rbegin(); e != rest.rend(); ++e) Link(*e, batch);
+  Link(first, batch);
 }
 
 // The youngest first: so the memory of each is the latest that was taken.
@@ -393,18 +399,23 @@ void WritePath::Logged(WriteContext* context, Outcome outcome) {
 // for them finds it (K4).
 void WritePath::LinkWithTombstones(WriteContext* context) {
   const RangeTombstonesRef own = RangeTombstones::Of(context->tombstones);
+  MemTable::Linked linked;
   const auto link = [&](const WriteContext::Prepared& e, SequenceNumber seq) {
     if (e.entry == nullptr || own->Covering(MemTable::KeyOf(e.entry), kMaxSequenceNumber) > seq) return;
-    context->Link(e);
+    context->Link(e, context->rest.size() < kLeastNotedBatch ? nullptr : &linked);
   };
   for (size_t i = context->rest.size(); i > 0; --i) link(context->rest[i - 1], context->sequence + i);
   link(context->first, context->sequence);
   context->round->tombstones.fetch_add(own->size(), std::memory_order_relaxed);
-  rounds_->Publish([&own](RangeView* view) {
+  const auto with_own = [&own](const RangeTombstonesRef& before) {
     std::vector<RangeTombstoneRef> all = own->all();
-    if (view->tombstones != nullptr)
-      all.insert(all.end(), view->tombstones->all().begin(), view->tombstones->all().end());
-    view->tombstones = RangeTombstones::Of(std::move(all));
+    if (before != nullptr) all.insert(all.end(), before->all().begin(), before->all().end());
+    return RangeTombstones::Of(std::move(all));
+  };
+  // A list of thousands takes milliseconds to make, which readers who want a view are not to wait for.
+  const RangeTombstonesRef before = rounds_->Current()->tombstones, after = with_own(before);
+  rounds_->Publish([&](RangeView* view) {
+    view->tombstones = view->tombstones == before ? after : with_own(view->tombstones);
   });
 }
 

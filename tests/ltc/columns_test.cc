@@ -231,6 +231,37 @@ TableInfo Table(uint64_t id, const char* from, const char* to) {
   return info;
 }
 
+// A plan that fails, for its table is damaged or there is no space, keeps no other one from being made.
+TEST(ColumnsTest, APlanThatHasFailedIsPassedOver) {
+  VersionEdit edit;
+  edit.adds = {{0, 10, Table(1, "a", "c"), nullptr},
+               {0, 10, Table(2, "k", "m"), nullptr},
+               {0, 20, Table(3, "a", "c"), nullptr},
+               {2, 0, Table(4, "x", "z"), nullptr}};
+  edit.dranges = DrangeMap({"j"}, 1).Encode();
+  const auto version = Version().Apply(edit, {});
+  ASSERT_TRUE(version.ok()) << version.status();
+  CompactionOptions options;
+  options.level0_runs_trigger = 1;
+  options.level1_bytes = 1;
+  options.level_multiplier = 1;
+  const auto first_input = [&](const std::set<Uuid>& resting) {
+    CompactionState state;
+    state.resting = resting;
+    const auto plan = PickCompaction(**version, options, {}, &state);
+    return plan ? plan->inputs[0]->info().uuid.hi : 0;
+  };
+  const uint64_t first = first_input({});
+  EXPECT_NE(first, 0u);
+  std::set<uint64_t> picked;
+  std::set<Uuid> resting;
+  for (uint64_t n = first; n != 0 && picked.size() < 10; n = first_input(resting)) {
+    picked.insert(n);
+    resting.insert({n, 0});
+  }
+  EXPECT_EQ(picked, (std::set<uint64_t>{1, 2, 4}));
+}
+
 // Two tables with nothing between them become one table of Level1, which reaches over the gap. Meanwhile the
 // map changes, and a column lies in the gap: its table would go to Level1 under the first plan's output.
 TEST(ColumnsTest, K3cAPlanKeepsClearOfTheHullsOfOthersThoughNoTableIsInBoth) {

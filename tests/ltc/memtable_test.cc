@@ -162,6 +162,35 @@ TEST(MemTableTest, LongChainsHoldEachKeyOnce) {
   }
 }
 
+// The versions of a batch are linked the youngest first; where those before are noted, each finds its place
+// behind them at once.
+TEST(MemTableTest, ABatchOfManyVersionsOfAKeyIsLinkedInOrder) {
+  constexpr SequenceNumber kFirst = 1000, kCount = 50'000;
+  ArenaPool pool(64 << 20);
+  const auto t = std::make_shared<MemTable>(MemTableId(1), &pool);
+  t->Link(t->Prepare("a", 1, ValueType::kPut, "before"));  // "b" is new, and each of its versions brings it
+  std::vector<MemTable::Entry*> batch;
+  for (SequenceNumber s = kFirst; s < kFirst + kCount; ++s)
+    batch.push_back(t->Prepare(s % 2 == 0 ? "a" : "b", s, ValueType::kPut, std::to_string(s)));
+  t->Link(t->Prepare("a", kFirst + kCount, ValueType::kPut, "after"));  // another thread's, meanwhile
+  MemTable::Linked linked;
+  for (auto e = batch.rbegin(); e != batch.rend(); ++e) t->Link(*e, &linked);
+  const auto all = t->NewIterator(t);
+  all->SeekToFirst();
+  for (const std::string key : {"a", "b"}) {
+    for (SequenceNumber s = kFirst + kCount; s >= 1; --s) {
+      if (s < kFirst && (s > 1 || key == "b")) continue;
+      if (s >= kFirst && s < kFirst + kCount && (s % 2 == 0) != (key == "a")) continue;
+      if (s == kFirst + kCount && key == "b") continue;
+      ASSERT_TRUE(all->Valid());
+      ASSERT_EQ(StoredKeyOf(all->key()), key);
+      ASSERT_EQ(TrailerOf(all->key()) >> 8, s);
+      all->Next();
+    }
+  }
+  EXPECT_FALSE(all->Valid());
+}
+
 // Keys that end early, begin alike for more than eight bytes, or hold bytes above 0x7f: the sort looks at
 // eight bytes first.
 TEST(MemTableTest, FlushesAndScansSortAlike) {
