@@ -113,6 +113,7 @@ Status FileStore::Write(const StocFileId& id, const Creator& creator, std::strin
     status = handle.status();
     if (status.ok()) {
       file->size = data.size();
+      unreadable_.Forget(id);  // it is written anew
       directory_.KeepOpen(id, *std::move(handle));
     }
   }

@@ -295,20 +295,26 @@ class StocTableStore : public TableStore {
     const auto node = client_->Find(stoc);
     return node && node->emptied;
   }
-  // Writes the part anew where its copy is not `good`.
+  // Writes the part anew where its copy is not `good`. An error, of the first that failed, ends nothing: the
+  // others are written.
   StatusOr<int> RepairPart(const std::vector<StocId>& copies, const StocFileId& file,
                            const std::vector<StatusOr<std::string>>& found, std::string_view good,
                            const Creator& creator, Nanos deadline_ns) {
     int written = 0;
+    Status failed;
     for (size_t i = 0; i < copies.size(); ++i) {
       if (found[i].ok() ? *found[i] == good : !IsFinal(found[i].status())) continue;
       if (IsEmptied(copies[i])) continue;
-      NOVA_RETURN_IF_ERROR(client_->WriteFile(copies[i], file, creator, good, deadline_ns));
+      const Status s = client_->WriteFile(copies[i], file, creator, good, deadline_ns);
+      if (absl::IsFailedPrecondition(s)) return s;  // fenced: nothing more is this owner's to heal
+      failed.Update(s);
+      if (!s.ok()) continue;
       NOVA_LOG(WARNING) << "copy of " << file.ToString() << " on stoc " << copies[i].value()
                         << " written anew";
       repaired_->Add();
       ++written;
     }
+    NOVA_RETURN_IF_ERROR(failed);
     return written;
   }
   // What each copy of a file has, unchecked. Waits.
@@ -512,26 +518,33 @@ void StocTableStore::FetchMetadata(Executor* on, const TableInfo& info, Nanos de
 }
 
 StatusOr<int> StocTableStore::Repair(const TableInfo& info, const Creator& creator) {
-  const Nanos deadline = Now() + options_.write_deadline_ns;
+  const auto deadline_of = [&](const std::vector<StocId>& copies, uint64_t bytes) {
+    return Now() + options_.write_deadline_ns + static_cast<Nanos>(copies.size()) * TimeOfCopy(bytes);
+  };
   NOVA_ASSIGN_OR_RETURN(const std::string metadata, ReadMetadata(info));
   NOVA_ASSIGN_OR_RETURN(const BlocksByFragment blocks, BlocksOf(info, metadata));
   const StocFileId file{info.uuid, kMetadataPart};
-  NOVA_ASSIGN_OR_RETURN(int written, RepairPart(info.metadata_stocs, file,
-                                                ReadAll(info.metadata_stocs, file, metadata.size(), deadline),
-                                                metadata, creator, deadline));
-  Status lost;
+  Nanos deadline = deadline_of(info.metadata_stocs, metadata.size());
+  const auto of_metadata =
+      RepairPart(info.metadata_stocs, file, ReadAll(info.metadata_stocs, file, metadata.size(), deadline),
+                 metadata, creator, deadline);
+  if (absl::IsFailedPrecondition(of_metadata.status())) return of_metadata;
+  int written = of_metadata.value_or(0);
+  Status lost = of_metadata.status();
   for (size_t part = 0; part < info.fragments.size(); ++part) {
     const Fragment& fragment = info.fragments[part];
     const StocFileId of_part{info.uuid, static_cast<uint32_t>(part)};
+    deadline = deadline_of(fragment.stocs, fragment.size);
     const auto found = ReadAll(fragment.stocs, of_part, fragment.size, deadline);
     const auto good = PutTogether(info, part, blocks[part], found);
     if (!good.ok()) {
       lost = good.status();
       continue;
     }
-    NOVA_ASSIGN_OR_RETURN(const int of_fragment,
-                          RepairPart(fragment.stocs, of_part, found, *good, creator, deadline));
-    written += of_fragment;
+    const auto of_fragment = RepairPart(fragment.stocs, of_part, found, *good, creator, deadline);
+    if (absl::IsFailedPrecondition(of_fragment.status())) return of_fragment;
+    written += of_fragment.value_or(0);
+    lost.Update(of_fragment.status());
   }
   NOVA_RETURN_IF_ERROR(lost);
   return written;

@@ -24,7 +24,7 @@ class UnreadableFiles {
   explicit UnreadableFiles(const StoredFiles* files) : files_(files) {}
 
   void Add(const StocFileId& file);     // at start
-  void Forget(const StocFileId& file);  // it is deleted
+  void Forget(const StocFileId& file);  // it is deleted, or written anew
   // Those that are left, in order; at most `limit`.
   std::vector<StocFileId> List(size_t limit) const;
   // The same, those that may be logs.

@@ -505,6 +505,7 @@ Status HostedRange::CollectOrphansOf(StocId stoc, const NamedFiles& tables, uint
   Inventory expected{tables};
   expected.manifest = range_->versions().manifest_group(&expected.manifest_bytes);
   Listed listed;
+  Status dropping;  // what cannot be dropped now is no reason not to look at the rest
   for (StocFileId after;;) {
     const uint64_t ended_below = range_->jobs().FirstUnfinished();
     const Nanos deadline = Now() + options_.request_deadline_ns;
@@ -527,17 +528,18 @@ Status HostedRange::CollectOrphansOf(StocId stoc, const NamedFiles& tables, uint
       const NamedFiles referenced = range_->versions().ReferencedFiles();
       std::erase_if(orphans, [&](const StocFileId& file) { return referenced.NamedOn(stoc, file); });
     }
-    if (!orphans.empty()) {
+    if (!orphans.empty() && dropping.ok()) {
       NOVA_LOG(INFO) << "range " << id_.value() << ": drops " << orphans.size() << " orphans on "
                      << NameOf(stoc);
-      NOVA_RETURN_IF_ERROR(services_->stocs->DropReferences(stoc, id_, epoch_, orphans, deadline,
-                                                            options_.off.n4_jobs ? 0 : ended_below));
+      dropping =
+          services_->stocs->DropReferences(stoc, id_, epoch_, orphans, Now() + options_.request_deadline_ns,
+                                           options_.off.n4_jobs ? 0 : ended_below);
     }
     if (page.size() < kMaxListedFiles) break;
     after = page.back().file;
   }
   if (!options_.off.n4_lacks) TellMissing(stoc, expected, listed);
-  return OkStatus();
+  return dropping;
 }
 
 Status HostedRange::DropUnreadableOf(const NodeInfo& stoc) {

@@ -99,7 +99,11 @@ Status LtcNode::Init() {
           return absl::InvalidArgumentError("this is another cluster");
         return OkStatus();
       }));
-  stocs_ = std::make_unique<StocClient>(environment_.fabric, xchgs);
+  // A table is a file's size and a value more, or, where one key has many versions, as large as they are.
+  StocClientOptions transfer;
+  transfer.transfer_bytes =
+      std::max(transfer.transfer_bytes, 2 * options_.hosted.range.compaction.table_size_bytes);
+  stocs_ = std::make_unique<StocClient>(environment_.fabric, xchgs, transfer);
   StocTableStoreOptions tables;
   tables.damaged = [this](const Uuid& table) { chores_.Damaged(table); };
   tables_ = NewStocTableStore(

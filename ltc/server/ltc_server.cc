@@ -465,13 +465,15 @@ void LtcServer::HandleDropSnapshot(size_t index, const IncomingCall& call,
 
 namespace {
 
-uint64_t BytesOf(const Checkpoint& checkpoint, const Version& version, uint64_t* pinned) {
+// `in_runs`: the tables of the version's runs.
+uint64_t BytesOf(const Checkpoint& checkpoint, const std::set<const TableHandle*>& in_runs,
+                 uint64_t* pinned) {
   uint64_t bytes = 0;
   *pinned = 0;
   for (const Run& run : checkpoint.runs) {
     for (const TableRef& t : run.tables) {
       bytes += UsedBytes(t->info());
-      if (!version.RunsHold(t->info().uuid)) *pinned += UsedBytes(t->info());
+      if (!in_runs.contains(t.get())) *pinned += UsedBytes(t->info());
     }
   }
   return bytes;
@@ -479,9 +481,13 @@ uint64_t BytesOf(const Checkpoint& checkpoint, const Version& version, uint64_t*
 
 std::string ListOf(const Version& version) {
   CheckpointReply reply;
+  std::set<const TableHandle*> in_runs;  // a table has one handle, wherever it is
+  for (const Run& run : version.runs()) {
+    for (const TableRef& t : run.tables) in_runs.insert(t.get());
+  }
   for (const CheckpointRef& c : version.checkpoints()) {
     CheckpointReply::Entry e{c->name, c->sequence, static_cast<uint64_t>(c->created_ms), 0, 0};
-    e.bytes = BytesOf(*c, version, &e.pinned_bytes);
+    e.bytes = BytesOf(*c, in_runs, &e.pinned_bytes);
     reply.entries.push_back(e);
   }
   return Body(reply);

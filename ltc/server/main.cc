@@ -148,7 +148,7 @@ LtcOptions OptionsFromFlags() {
   CheckFlagRange("memory_limit_mb", FLAGS_memory_limit_mb, 0, 1 << 21);
   CheckFlagRange("memtable_limit_mb", FLAGS_memtable_limit_mb, 16, 1 << 20);
   CheckFlagRange("block_cache_mb", FLAGS_block_cache_mb, 1, 1 << 20);
-  CheckFlagRange("table_mb", FLAGS_table_mb, 1, 1024);
+  CheckFlagRange("table_mb", FLAGS_table_mb, 1, 64);  // StoCs have to take one at once: --file_buffer_mb
   CheckFlagRange("level1_mb", FLAGS_level1_mb, 1, 1 << 20);
   CheckFlagRange("level0_runs", FLAGS_level0_runs, 1, 16);
   CheckFlagRange("least_table_kb", FLAGS_least_table_kb, 1, 1 << 20);
