@@ -63,7 +63,7 @@ class MessageAssembler {
   Result Add(std::span<const std::byte> piece, Message* out);
   // The whole message is not needed any more: a large one's memory goes.
   void Release() {
-    if (!assembling_ && body_.capacity() > kKeptBytes) std::string().swap(body_);
+    if (!assembling_ && held_bytes() > kKeptBytes) std::string().swap(body_);
   }
   size_t held_bytes() const { return body_.capacity(); }  // of memory
   // Bytes so far of the message that has begun and not ended.

@@ -395,12 +395,6 @@ void Version::ForEachTableOnce(const std::function<void(const TableInfo&)>& fn) 
   });
 }
 
-bool Version::RunsHold(const Uuid& table) const {
-  const auto has = [&](const TableRef& t) { return t->info().uuid == table; };
-  return std::any_of(runs_.begin(), runs_.end(),
-                     [&](const Run& run) { return std::any_of(run.tables.begin(), run.tables.end(), has); });
-}
-
 TableRef Version::FindHandle(const Uuid& table) const {
   const auto find = [&table](const std::vector<Run>& runs) -> TableRef {
     for (const Run& run : runs) {

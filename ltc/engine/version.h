@@ -119,7 +119,6 @@ class Version {
   void ForEachTable(const std::function<void(const Run&, const TableRef&)>& fn) const;
   // Calls `fn` with each table of the runs and of the checkpoints, once.
   void ForEachTableOnce(const std::function<void(const TableInfo&)>& fn) const;
-  bool RunsHold(const Uuid& table) const;  // the table is in a run
   // The table's handle, in the runs or in a checkpoint; null: in none.
   TableRef FindHandle(const Uuid& table) const;
   // The pin that makes a checkpoint of this version's runs and range tombstones.

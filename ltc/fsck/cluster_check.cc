@@ -107,10 +107,30 @@ class ClusterCheck {
       Add(look.counts);
       for (Finding& f : look.findings) pending_[id].push_back({std::move(f), Now()});
       for (CopiesInQuestion& q : look.in_question) in_question_.push_back(std::move(q));
+      unread_[id] = std::move(look.unread);
+      if (!look.has_version) no_version_.insert(id);
       options_.say(StrCat("range ", id.value(), ", ", ++seen, " of ", options_.range ? 1 : ranges_.size(),
                           ": ", look.counts.tables, " tables, ", look.findings.size(), " findings so far"));
     }
     return OkStatus();
+  }
+
+  // Of a range whose manifest the first look could not read: all of its tables.
+  void AddTables(const RangeLook& look) {
+    CheckReport counts = look.counts;
+    counts.ranges = 0;
+    counts.log_groups = counts.manifests = {};
+    Add(counts);
+    for (const CopiesInQuestion& q : look.in_question) {
+      if (q.kind == CopyKind::kTablePart) in_question_.push_back(q);
+    }
+  }
+
+  // Of a copy that was counted as one that could not be read.
+  void PutInQuestion(const Finding::Key& key) {
+    for (CopiesInQuestion& q : in_question_) {
+      if (q.kind == CopyKind::kTablePart && q.file == std::get<StocFileId>(key)) q.bad.push_back(key);
+    }
   }
 
   void Add(const CheckReport& counts) {
@@ -173,10 +193,25 @@ class ClusterCheck {
     for (auto at = pending_.begin(); at != pending_.end();) {
       std::set<Finding::Key> before, now;
       for (const Pending& p : at->second) before.insert(p.finding.key());
-      const LookScope scope{.quick = options_.quick, .again = &before};
-      NOVA_ASSIGN_OR_RETURN(const RangeLook look, LookAtRange(store_, stocs_, at->first, ltcs_, scope));
+      // What could not be read before, a copy or all of the range, is looked at for the first time now.
+      const bool anew = no_version_.contains(at->first);
+      std::set<CopyAt>& unread = unread_[at->first];
+      const LookScope scope{.quick = options_.quick, .again = anew ? nullptr : &before, .unread = &unread};
+      NOVA_ASSIGN_OR_RETURN(RangeLook look, LookAtRange(store_, stocs_, at->first, ltcs_, scope));
       for (const Finding& f : look.findings) now.insert(f.key());
       std::erase_if(at->second, [&now](const Pending& p) { return !now.contains(p.finding.key()); });
+      for (Finding& f : look.findings) {
+        const bool is_first = anew ? look.has_version : unread.contains({f.stoc, f.file});
+        if (!is_first || before.contains(f.key()) || counted_.contains(f.key())) continue;
+        if (!anew) PutInQuestion(f.key());
+        at->second.push_back({std::move(f), Now()});
+      }
+      if (anew && look.has_version) {
+        no_version_.erase(at->first);
+        AddTables(look);
+      }
+      if (!anew && !unread.empty()) report_.blocks += look.counts.blocks;
+      if (!anew || look.has_version) unread = std::move(look.unread);
       at = at->second.empty() ? pending_.erase(at) : std::next(at);
     }
     return OkStatus();
@@ -207,13 +242,22 @@ class ClusterCheck {
 
   void CountWhatWasInQuestion() {
     for (const CopiesInQuestion& q : in_question_) {
-      const auto bad = std::count_if(q.bad.begin(), q.bad.end(),
-                                     [this](const Finding::Key& key) { return counted_.contains(key); });
+      std::set<StocId> bad_on;  // of one copy two findings may count
+      for (const Finding::Key& key : q.bad) {
+        if (counted_.contains(key)) bad_on.insert(std::get<StocId>(key));
+      }
+      const size_t bad = q.kind == CopyKind::kManifest ? CountedOf(q) : bad_on.size();
       CopiesFound& copies = q.kind == CopyKind::kLogGroup   ? report_.log_groups
                             : q.kind == CopyKind::kManifest ? report_.manifests
                                                             : report_.table_parts;
       copies.Add(q.named, q.named - std::min(q.named, static_cast<uint32_t>(bad)));
     }
+  }
+
+  // Of a manifest no copy of which is good, each copy has the one finding of the whole.
+  size_t CountedOf(const CopiesInQuestion& q) const {
+    return static_cast<size_t>(std::count_if(
+        q.bad.begin(), q.bad.end(), [this](const Finding::Key& key) { return counted_.contains(key); }));
   }
 
   void Finish() {
@@ -232,6 +276,8 @@ class ClusterCheck {
   bool alive_ = false;          // some node was registered at some look
   std::map<RangeId, std::vector<Pending>> pending_;
   std::vector<CopiesInQuestion> in_question_;
+  std::map<RangeId, std::set<CopyAt>> unread_;  // copies, so far
+  std::set<RangeId> no_version_;                // whose tables were not looked at so far
   std::set<Finding::Key> counted_;
 };
 

@@ -30,6 +30,7 @@ class RangeLooker {
     ListFiles();  // each StoC was asked something from here on
     LookAtGroups();
     if (whole) {
+      look_.has_version = true;
       LookAtTables();
       if (!scope_.quick) LookAtLogs();
       LookForOrphans();
@@ -52,9 +53,9 @@ class RangeLooker {
     ++silent_[stoc];
     return {FindingKind::kStocSilent, record_.id, stoc, {}, 0};
   }
-  void Count(CopyKind kind, size_t named, std::vector<Finding::Key> bad) {
+  void Count(CopyKind kind, size_t named, std::vector<Finding::Key> bad, const StocFileId& file = {}) {
     const auto copies = static_cast<uint32_t>(named);
-    if (!bad.empty()) return look_.in_question.push_back({kind, copies, std::move(bad)});
+    if (!bad.empty()) return look_.in_question.push_back({kind, copies, std::move(bad), file});
     (kind == CopyKind::kLogGroup   ? look_.counts.log_groups
      : kind == CopyKind::kManifest ? look_.counts.manifests
                                    : look_.counts.table_parts)
@@ -189,7 +190,7 @@ class RangeLooker {
           named_[{table.uuid, part}].insert(stoc);
           if (const auto wrong = LookAtPart(table, part, stoc, &check)) bad.push_back(*wrong);
         }
-        Count(CopyKind::kTablePart, stocs.size(), std::move(bad));
+        Count(CopyKind::kTablePart, stocs.size(), std::move(bad), {table.uuid, part});
       });
       look_.counts.blocks += check.blocks();
     });
@@ -199,28 +200,36 @@ class RangeLooker {
                                          TableCopyCheck* check) {
     const StocFileId file{table.uuid, part};
     const auto listing = listings_.find(stoc);
-    if (listing == listings_.end() || stocs_->Find(stoc) == nullptr) return Silent(stoc);
+    const bool to_read =
+        !scope_.quick && (scope_.again == nullptr ||
+                          scope_.again->contains({FindingKind::kTableDamaged, record_.id, stoc, file, 0}) ||
+                          (scope_.unread != nullptr && scope_.unread->contains({stoc, file})));
+    if (listing == listings_.end() || stocs_->Find(stoc) == nullptr) return Silent(stoc, file, to_read);
     const auto there = listing->second.find(file);
     if (there == listing->second.end()) {
       const Status s = stocs_->Read(stoc, file, 0, 1).status();
-      if (!s.ok()) return WrongPart(stoc, file, s);
+      if (!s.ok()) return WrongPart(stoc, file, s, to_read);
       return Find(FindingKind::kReference, stoc, file, "the StoC does not count it among the range's");
     }
     if (there->second.size != PartBytes(table, part)) {
       return WrongPart(stoc, file,
                        absl::DataLossError(StrCat("it has ", there->second.size, " bytes instead of ",
-                                                  PartBytes(table, part))));
+                                                  PartBytes(table, part))),
+                       to_read);
     }
-    const Finding::Key damaged{FindingKind::kTableDamaged, record_.id, stoc, file, 0};
-    if (scope_.quick || (scope_.again != nullptr && !scope_.again->contains(damaged))) return std::nullopt;
+    if (!to_read) return std::nullopt;
     const Status s = check->Check(part, stoc);
-    return s.ok() ? std::nullopt : std::optional(WrongPart(stoc, file, s));
+    return s.ok() ? std::nullopt : std::optional(WrongPart(stoc, file, s, to_read));
   }
 
-  Finding::Key WrongPart(StocId stoc, const StocFileId& file, const Status& why) {
+  Finding::Key WrongPart(StocId stoc, const StocFileId& file, const Status& why, bool to_read) {
     if (absl::IsNotFound(why)) return Find(FindingKind::kTableMissing, stoc, file, "it is not there");
     if (absl::IsDataLoss(why))
       return Find(FindingKind::kTableDamaged, stoc, file, std::string(why.message()));
+    return Silent(stoc, file, to_read);
+  }
+  Finding::Key Silent(StocId stoc, const StocFileId& file, bool to_read) {
+    if (to_read) look_.unread.insert({stoc, file});
     return Silent(stoc);
   }
 

@@ -433,31 +433,60 @@ TEST(ClusterCheckTest, NothingIsFoundOfAClusterThatWorksCompactsAndMoves) {
 }
 
 // What was not read of it in the first look is read in the second.
+CheckReport CheckWhileStoc1StartsAnew(World* w) {
+  bool read = false;
+  Thread restart("restart", [&] {
+    SleepFor(kSecond / 2);
+    EXPECT_FALSE(read) << "it is over before";
+    w->cluster.Kill("stoc-1");
+    SleepFor(kSecond);
+    EXPECT_TRUE(w->cluster.Start("stoc-1").ok());
+  });
+  CheckOptions options = Quickly();
+  options.settle_ns = 20 * kSecond;
+  options.orphan_grace_ns = 20 * kSecond;
+  int silent = 0;
+  options.say = [&silent](const std::string& line) {
+    silent += line.find("are looked at again") != line.npos;
+  };
+  const auto report = w->fsck.AskStocs(options, /*bytes_per_second=*/100'000);
+  read = true;
+  restart.Join();
+  EXPECT_TRUE(report.ok()) << report.status();
+  EXPECT_GT(silent, 0) << "it was not missed";
+  return report.value_or(CheckReport());
+}
+
 TEST(ClusterCheckTest, AStocThatStartsAnewWhileItIsReadIsNoFinding) {
   Simulate(9, [] {
     World w;
     ASSERT_NO_FATAL_FAILURE(w.Fill());
-    bool read = false;
-    Thread restart("restart", [&] {
-      SleepFor(kSecond / 2);
-      EXPECT_FALSE(read) << "it is over before";
-      w.cluster.Kill("stoc-1");
-      SleepFor(kSecond);
-      EXPECT_TRUE(w.cluster.Start("stoc-1").ok());
-    });
-    CheckOptions options = Quickly();
-    options.settle_ns = 20 * kSecond;
-    options.orphan_grace_ns = 20 * kSecond;
-    int silent = 0;
-    options.say = [&silent](const std::string& line) {
-      silent += line.find("are looked at again") != line.npos;
-    };
-    const auto report = w.fsck.AskStocs(options, /*bytes_per_second=*/100'000);
-    read = true;
-    restart.Join();
-    ASSERT_TRUE(report.ok()) << report.status();
-    ExpectClean(*report);
-    EXPECT_GT(silent, 0) << "it was not missed";
+    const CheckReport report = CheckWhileStoc1StartsAnew(&w);
+    ExpectClean(report);
+    EXPECT_EQ(report.table_parts.good, report.table_parts.copies);
+  });
+}
+
+TEST(ClusterCheckTest, WhatIsDamagedThereIsFoundAllTheSame) {
+  Simulate(9, [] {
+    World w;
+    ASSERT_NO_FATAL_FAILURE(w.Fill());
+    const TableFiles tables = LookAtTables(&w.cluster);
+    ASSERT_EQ(tables.error, "");
+    size_t damaged = 0;
+    for (const auto& [file, stocs] : tables.named) {
+      for (const StocId stoc : stocs) {
+        if (w.StocOf(stoc) != "stoc-1") continue;
+        ASSERT_NO_FATAL_FAILURE(w.Flip(stoc, file, w.SizeOf(stoc, file) / 2));
+        ++damaged;
+      }
+    }
+    ASSERT_GT(damaged, 3u);
+    const CheckReport report = CheckWhileStoc1StartsAnew(&w);
+    EXPECT_EQ(report.findings.size(), damaged) << RenderReport(report);
+    for (const Finding& f : report.findings)
+      EXPECT_EQ(f.kind, FindingKind::kTableDamaged) << RenderReport(report);
+    EXPECT_EQ(report.table_parts.copies - report.table_parts.good, damaged);
   });
 }
 
