@@ -269,10 +269,12 @@ Status Compactor::RunPlan(uint64_t job_id, const std::shared_ptr<RunningCompacti
     for (const Run& r : view->version->runs())
       NOVA_CHECK(r.level != 0 || r.order < oldest) << "a Level0 run as young as a memtable (K3)";
     run->level0_runs = WholeRuns(*view->version, plan);
-    uint64_t taken = 0;
-    for (const TableRef& t : plan.inputs) taken += UsedBytes(t->info());
-    run->level0_part = std::min(1.0, static_cast<double>(taken) / static_cast<double>(std::max<uint64_t>(
-                                                                      view->version->LevelBytes(0), 1)));
+    if (run->dranges != nullptr) {
+      uint64_t taken = 0;
+      for (const TableRef& t : plan.inputs) taken += UsedBytes(t->info());
+      run->level0_part = std::min(1.0, static_cast<double>(taken) / static_cast<double>(std::max<uint64_t>(
+                                                                        view->version->LevelBytes(0), 1)));
+    }
     if (plan.output_level == 0 && run->level0_runs > 0) --run->level0_runs;
   }
   NOVA_RETURN_IF_ERROR(PlanParts(job_id, rules, run.get()));
@@ -300,7 +302,7 @@ Status Compactor::RunPlan(uint64_t job_id, const std::shared_ptr<RunningCompacti
   NOVA_FP("compaction.written");
   NOVA_RETURN_IF_ERROR(versions_->Commit(std::move(edit)));
   // a table that was written anew in its place is no run less
-  if (plan.level == 0 && plan.inputs.size() > 1)
+  if (plan.level == 0 && (plan.output_level > 0 || plan.inputs.size() > 1))
     toll_->OnMerged(run->bytes, Now() - run->begin_ns, run->level0_part);
   NOVA_FP_VOID("compaction.committed");
   return OkStatus();
