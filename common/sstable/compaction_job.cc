@@ -215,6 +215,7 @@ class Compaction {
     }
     if (merged_->state() == Iterator::State::kError) return merged_->status();
     NOVA_RETURN_IF_ERROR(FinishOutput());
+    result_.expired_by_ms = filter_.expired_by_ms();
     return std::move(result_);
   }
 
@@ -502,9 +503,13 @@ bool VersionFilter::Keep(const ParsedInternalKey& key, std::string_view value) {
   }
   last_stripe_ = stripe;
   if (stripe != 0 || !bottom_ || key.sequence > floor_) return true;
-  const bool expired = key.type == ValueType::kPutTtl && value.size() >= sizeof(uint64_t) &&
-                       static_cast<int64_t>(DecodeFixed64(value.data())) <= now_ms_;
-  return key.type != ValueType::kDelete && !expired;
+  if (key.type == ValueType::kPutTtl && value.size() >= sizeof(uint64_t)) {
+    const auto expiry_ms = static_cast<int64_t>(DecodeFixed64(value.data()));
+    if (expiry_ms > now_ms_) return true;
+    expired_by_ms_ = std::max(expired_by_ms_, expiry_ms);
+    return false;
+  }
+  return key.type != ValueType::kDelete;
 }
 
 }  // namespace nova

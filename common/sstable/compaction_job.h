@@ -73,6 +73,9 @@ struct CompactionResult {
   uint64_t bytes_written = 0;
   uint64_t entries_in = 0;
   uint64_t entries_dropped = 0;
+  // The latest expiry of the entries that went because they had expired; 0: none did. Not encoded: of a job
+  // that ran elsewhere its now_ms has to do.
+  int64_t expired_by_ms = 0;
 
   void AppendTo(std::string* dst) const;
   // Advances *input. DataLoss: malformed, or of another version.
@@ -117,12 +120,14 @@ class VersionFilter {
                 RangeTombstonesRef range_tombstones = nullptr);
   // False: leave the entry out.
   bool Keep(const ParsedInternalKey& key, std::string_view value);
+  int64_t expired_by_ms() const { return expired_by_ms_; }  // see CompactionResult
 
  private:
   std::vector<SequenceNumber> snapshots_;  // live, ascending
   SequenceNumber floor_;                   // see CompactionJob; the next two also
   bool bottom_;
   int64_t now_ms_;
+  int64_t expired_by_ms_ = 0;            // see expired_by_ms()
   RangeTombstonesRef range_tombstones_;  // null: none
   std::string last_key_;
   // The stripe of the last entry: a stripe is the numbers between two snapshots, and no snapshot tells apart

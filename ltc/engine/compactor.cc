@@ -48,6 +48,7 @@ struct Compactor::RunningCompaction {
   size_t running ABSL_GUARDED_BY(mu) = 0;
   Status status ABSL_GUARDED_BY(mu);
   std::vector<TableInfo> written ABSL_GUARDED_BY(mu);
+  int64_t expired_by_ms ABSL_GUARDED_BY(mu) = 0;  // of all parts (expiry, K7)
   // An edit that names the outputs may be durable: GiveUp keeps them. Nothing returns between the line that
   // sets it and the edit, and no edit is tried before it.
   bool edit_tried = false;
@@ -294,11 +295,12 @@ Status Compactor::RunPlan(uint64_t job_id, const std::shared_ptr<RunningCompacti
     MutexLock lock(&run->mu);
     while (run->running > 0) run->ended.Wait(&run->mu);
     s = run->status;
+    // Not the time of the job: a clock that is ahead for a moment would be the range's until it has come.
+    edit.now_ms = run->expired_by_ms;
     for (auto& part : run->outputs) std::move(part.begin(), part.end(), std::back_inserter(edit.adds));
   }
   NOVA_RETURN_IF_ERROR(s);
   run->edit_tried = true;  // before anything that may make the edit durable
-  edit.now_ms = run->jobs[0].now_ms;
   NOVA_FP("compaction.written");
   NOVA_RETURN_IF_ERROR(versions_->Commit(std::move(edit)));
   // a table that was written anew in its place is no run less
@@ -404,6 +406,7 @@ bool Compactor::RunParts(RunningCompaction* run) {
     }
     const size_t i = run->next.fetch_add(1);
     Status s = OkStatus();
+    int64_t expired_by_ms = 0;
     std::vector<VersionEdit::Add> adds;
     if (i < run->jobs.size() && !run->failed.load()) {
       any = true;
@@ -414,6 +417,7 @@ bool Compactor::RunParts(RunningCompaction* run) {
       });
       s = result.status();
       if (s.ok()) {
+        expired_by_ms = storage.ran_here() ? result->expired_by_ms : job.now_ms;
         if (!storage.ran_here()) storage.TakeOver(*result);
         for (TableInfo& table : result->outputs) {
           auto reader = storage.TakeReader(table.uuid);
@@ -424,6 +428,7 @@ bool Compactor::RunParts(RunningCompaction* run) {
     }
     MutexLock lock(&run->mu);
     if (i < run->jobs.size()) run->outputs[i] = std::move(adds);
+    run->expired_by_ms = std::max(run->expired_by_ms, expired_by_ms);
     if (!s.ok() && run->status.ok()) {
       run->status = s;
       run->failed.store(true);

@@ -592,6 +592,34 @@ TEST(RangeTest, AnExpiredVersionHidesOlderOnesAndIsDropped) {
   EXPECT_EQ(put("x", -1), Outcome::kInvalidArgument);
 }
 
+// A merge publishes no time of the clock, which may be ahead for a moment: only what it has dropped by it.
+TEST(RangeTest, K7AMergePublishesTheExpiryOfWhatItDropped) {
+  RangeOptions options;
+  options.compaction.level0_runs_trigger = 1;
+  LocalRange range(options);
+  const auto drain = [&] {
+    range.range()->SealActive();
+    while (range.range()->stats().rounds > 1 || range.range()->stats().level0_runs > 0)
+      SleepFor(kMillisecond);
+  };
+  for (const char* value : {"older", "newer"}) {
+    ASSERT_EQ(range.Write(ValueType::kPut, KeyOf(1), value), Outcome::kOk);
+    drain();
+  }
+  EXPECT_EQ(range.range()->points().published_now_ms(), 0) << "nothing had expired";
+  constexpr int64_t kTtlMs = 100;
+  const std::string key = KeyOf(1);
+  const WriteEntry entry{ValueType::kPutTtl, key, "soon gone", kTtlMs};
+  const int64_t before = WallNowMs();
+  ASSERT_EQ(range.Write({&entry, 1}), Outcome::kOk);
+  const int64_t after = WallNowMs();
+  SleepFor((kTtlMs + 50) * kMillisecond);
+  drain();
+  EXPECT_EQ(range.range()->stats().tables, 0u);
+  EXPECT_GE(range.range()->points().published_now_ms(), before + kTtlMs);
+  EXPECT_LE(range.range()->points().published_now_ms(), after + kTtlMs);
+}
+
 // A log that promises more of synced records than of others, as one on a disk does, and notes which rounds
 // are deleted, and the bytes of keys and values of those that are not.
 class LogThatSyncs : public RangeLog {

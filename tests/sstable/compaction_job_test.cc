@@ -381,6 +381,17 @@ TEST(VersionFilterTest, AnExpiredEntryGoesAsATombstoneWould) {
   EXPECT_EQ(VersionFilter({6}, 100, true, 1000).Keep({"k", 9, kPutTtl}, value), true);
 }
 
+TEST(VersionFilterTest, TellsTheLatestExpiryOfWhatItDropsForThat) {
+  VersionFilter filter({}, 100, true, 1000);
+  EXPECT_FALSE(filter.Keep({"a", 9, kDelete}, ""));
+  EXPECT_TRUE(filter.Keep({"b", 9, kPutTtl}, TtlValue(1001)));
+  EXPECT_EQ(filter.expired_by_ms(), 0);
+  EXPECT_FALSE(filter.Keep({"c", 9, kPutTtl}, TtlValue(900)));
+  EXPECT_FALSE(filter.Keep({"d", 9, kPutTtl}, TtlValue(800)));
+  EXPECT_FALSE(filter.Keep({"d", 8, kPutTtl}, TtlValue(950))) << "hidden by the one before";
+  EXPECT_EQ(filter.expired_by_ms(), 900);
+}
+
 TEST(VersionFilterTest, AnExpiredNewestVersionStillHidesOlderOnes) {
   VersionFilter gone({}, 100, true, 1000), stays({}, 100, false, 1000);
   EXPECT_EQ(Ask(&gone, {{9, kPutTtl}, {5, kPutTtl}}, TtlValue(1000)), "--");
