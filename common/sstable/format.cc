@@ -17,6 +17,7 @@ namespace {
 
 constexpr char kVersion = 1;
 constexpr char kUsedBytesProperty[] = "used_bytes";  // a varint64
+constexpr char kExpiresByProperty[] = "expires_by";  // a varint64
 
 Status Malformed(absl::string_view what) { return absl::DataLossError(StrCat("table info: bad ", what)); }
 
@@ -174,6 +175,20 @@ uint64_t UsedBytes(const TableInfo& t) {
   uint64_t bytes;
   std::string_view value = property->second;
   return GetVarint64(&value, &bytes) ? std::min(bytes, t.data_size) : t.data_size;
+}
+
+int64_t ExpiresByMs(const TableInfo& t) {
+  const auto property = t.properties.find(kExpiresByProperty);
+  if (property == t.properties.end()) return INT64_MAX;
+  uint64_t ms;
+  std::string_view value = property->second;
+  return GetVarint64(&value, &ms) && ms <= INT64_MAX ? static_cast<int64_t>(ms) : INT64_MAX;
+}
+
+void SetExpiresByMs(int64_t ms, TableInfo* t) {
+  std::string& value = t->properties[kExpiresByProperty];
+  value.clear();
+  PutVarint64(&value, static_cast<uint64_t>(ms));
 }
 
 void SetUsedBytes(uint64_t bytes, TableInfo* t) {

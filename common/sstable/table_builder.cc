@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "common/base/check_between.h"
+#include "common/base/coding.h"
 #include "common/base/log.h"
 #include "common/sstable/block.h"
 #include "common/sstable/block_crc.h"
@@ -80,6 +81,7 @@ struct TableBuilder::Rep {
   BlockBuilder index;
   FilterBuilder filter;
   std::string last_key;
+  int64_t expires_by_ms = 0;  // of the entries so far; INT64_MAX: one never expires
   std::vector<uint64_t> block_ends;
   uint64_t block_start = 0;
   size_t checksummed_to = 0;  // crc covers `data` from the start of the block to here
@@ -176,6 +178,10 @@ void TableBuilder::Add(std::string_view internal_key, std::string_view value) {
   const SequenceNumber sequence = TrailerOf(internal_key) >> 8;
   r.info.min_sequence = std::min(r.info.min_sequence, sequence);
   r.info.max_sequence = std::max(r.info.max_sequence, sequence);
+  const bool expires = static_cast<ValueType>(TrailerOf(internal_key) & 0xff) == ValueType::kPutTtl &&
+                       value.size() >= sizeof(uint64_t);
+  r.expires_by_ms =
+      std::max(r.expires_by_ms, expires ? static_cast<int64_t>(DecodeFixed64(value.data())) : INT64_MAX);
   ++r.info.entries;
 }
 
@@ -199,6 +205,7 @@ TableBuilder::Output TableBuilder::Finish() {
   r.index.Finish();
   r.info.data_size = r.end();
   r.info.largest = r.last_key;
+  if (r.expires_by_ms != INT64_MAX) SetExpiresByMs(r.expires_by_ms, &r.info);
 
   Output out;
   std::string& m = out.metadata;

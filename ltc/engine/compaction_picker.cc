@@ -399,4 +399,39 @@ std::optional<CompactionPlan> PickPartlyHidden(const Version& version, SequenceN
   return std::nullopt;
 }
 
+namespace {
+
+bool HasExpired(const Version& version, const Run& run, const TableHandle& table, int64_t now_ms,
+                SequenceNumber floor) {
+  return run.level > 0 && table.expires_by_ms() <= now_ms && table.info().max_sequence <= floor &&
+         !version.OverlapsDeeper(run.level, table.keys());
+}
+
+}  // namespace
+
+bool HoldsExpired(const Version& version, int64_t now_ms, SequenceNumber floor) {
+  if (version.first_expired_ms() > now_ms) return false;
+  const auto& runs = version.runs();
+  return std::any_of(runs.begin(), runs.end(), [&](const Run& run) {
+    return std::any_of(run.tables.begin(), run.tables.end(),
+                       [&](const TableRef& t) { return HasExpired(version, run, *t, now_ms, floor); });
+  });
+}
+
+std::optional<CompactionPlan> PickExpired(const Version& version, int64_t now_ms, SequenceNumber floor,
+                                          CompactionState* state) {
+  if (version.first_expired_ms() > now_ms) return std::nullopt;
+  CompactionPlan plan;
+  plan.drop_only = true;
+  for (const Run& run : version.runs()) {
+    for (const TableRef& t : run.tables) {
+      if (!HasExpired(version, run, *t, now_ms, floor) || !state->busy.insert(t->info().uuid).second)
+        continue;
+      plan.inputs.push_back(t);
+      plan.expired_by_ms = std::max(plan.expired_by_ms, t->expires_by_ms());
+    }
+  }
+  return plan.inputs.empty() ? std::nullopt : std::optional(std::move(plan));
+}
+
 }  // namespace nova

@@ -61,9 +61,10 @@ struct CompactionPlan {
   bool paid_for = false;           // Level0 is not due by its runs: reads have paid for the merge
   bool trivial_move = false;       // one table, nothing below it: only the edit
   bool bottom = false;             // no deeper table overlaps the inputs' keys
-  // The inputs, of any levels, hold only entries that range tombstones hide: an edit drops them unread (range
-  // deletion, K7).
+  // The inputs, of any levels, hold only entries that range tombstones hide, or that have expired: an edit
+  // drops them unread (range deletion, expiry, K7).
   bool drop_only = false;
+  int64_t expired_by_ms = 0;  // of drop_only tables that have expired: by then (expiry, K7); 0: of others
   // From the first key of its tables to the last; views into them.
   KeyInterval hull() const;
 };
@@ -101,6 +102,13 @@ std::optional<CompactionPlan> PickHidden(const Version& version, SequenceNumber 
 // As PickHidden, a table that may hold something hidden, to be written anew in its place.
 std::optional<CompactionPlan> PickPartlyHidden(const Version& version, SequenceNumber upto,
                                                CompactionState* state);
+// All free tables below Level0 whose entries have all expired by `now_ms`, with nothing of their keys below
+// them, to be dropped unread (expiry, K7): nobody sees any of them, whatever the moment that is read. The
+// tables are busy from now on. `floor`: as DropRules'.
+std::optional<CompactionPlan> PickExpired(const Version& version, int64_t now_ms, SequenceNumber floor,
+                                          CompactionState* state);
+// There is one, free or not.
+bool HoldsExpired(const Version& version, int64_t now_ms, SequenceNumber floor);
 // The table is hidden whole.
 bool IsHidden(const TableInfo& table, const RangeTombstones& tombstones, SequenceNumber upto);
 

@@ -118,7 +118,8 @@ class Compactor::JobStorage : public CompactionStorage {
 bool Compactor::NeedsCompaction() {
   const auto view = rounds_->Current();
   const auto scores = CompactionScores(*view->version, context_->options.compaction, Demand());
-  return std::any_of(scores.begin(), scores.end(), [](double s) { return s >= 1; }) || HoldsHidden(*view);
+  return std::any_of(scores.begin(), scores.end(), [](double s) { return s >= 1; }) || HoldsHidden(*view) ||
+         HoldsExpired(*view->version, points_->NowMs(), points_->sequences().stable());
 }
 
 Level0Demand Compactor::Demand() const {
@@ -199,6 +200,7 @@ std::optional<CompactionPlan> Compactor::Pick(const RangeView& view) {
   if (hides) {  // an edit alone, which gives space back
     if (auto plan = PickHidden(version, upto, state)) return plan;
   }
+  if (auto plan = PickExpired(version, points_->NowMs(), points_->sequences().stable(), state)) return plan;
   // Under a load that keeps a level due all the time range deletions would never end, until none is taken.
   const bool many = hides && version.tombstones()->size() > context_->options.max_range_tombstones / 2;
   const bool hidden_first = many && ++picks_ % 2 == 0;
@@ -249,6 +251,7 @@ Status Compactor::RunPlan(uint64_t job_id, const std::shared_ptr<RunningCompacti
   for (const auto* side : {&plan.inputs, &plan.overlaps}) {
     for (const TableRef& t : *side) edit.drops.push_back(t->info().uuid);
   }
+  edit.now_ms = plan.expired_by_ms;
   if (plan.drop_only) return versions_->Commit(std::move(edit));
   DropRules rules = points_->RulesOf(*rounds_->Current());
   for (const auto* side : {&plan.inputs, &plan.overlaps}) {

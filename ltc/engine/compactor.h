@@ -51,7 +51,7 @@ class Compactor {
         jobs_(jobs),
         versions_(versions) {}
 
-  // A level is over its target, or range deletions hide entries; does not wait.
+  // A level is over its target, range deletions hide entries, or tables have expired; does not wait.
   bool NeedsCompaction();
   // Runs one compaction, or a part of one that another thread has begun. False: nothing to do now, or it
   // failed. Waits.

@@ -32,14 +32,18 @@ using GarbageSink = std::function<void(const TableInfo&)>;
 class TableHandle {
  public:
   TableHandle(TableInfo info, std::shared_ptr<const TableReader> reader, GarbageSink garbage)
-      : info_(std::move(info)), keys_(UsedKeys(info_)), garbage_(std::move(garbage)) {
+      : info_(std::move(info)),
+        keys_(UsedKeys(info_)),
+        expires_by_ms_(ExpiresByMs(info_)),
+        garbage_(std::move(garbage)) {
     if (reader != nullptr) SetReader(std::move(reader));
   }
   // Hands the table to garbage_ if it was dropped.
   ~TableHandle();
-  const TableInfo& info() const { return info_; }     // where it is, what it holds, what is used of it
-  const KeyInterval& keys() const { return keys_; }   // stored keys, within the use-bounds
-  std::shared_ptr<const TableReader> reader() const;  // null: not loaded
+  const TableInfo& info() const { return info_; }           // where it is, what it holds, what is used of it
+  const KeyInterval& keys() const { return keys_; }         // stored keys, within the use-bounds
+  int64_t expires_by_ms() const { return expires_by_ms_; }  // see ExpiresByMs
+  std::shared_ptr<const TableReader> reader() const;        // null: not loaded
   void SetReader(std::shared_ptr<const TableReader> reader);  // only the first one stays
   // The reader if its data is mapped: gets use it without a lock. Null: not loaded, or not mapped.
   const TableReader* mapped_reader() const { return mapped_.load(std::memory_order_acquire); }
@@ -52,6 +56,7 @@ class TableHandle {
  private:
   const TableInfo info_;
   const KeyInterval keys_;                           // views into info_
+  const int64_t expires_by_ms_;                      // of info_
   const GarbageSink garbage_;                        // given the table by the destructor, if it was dropped
   std::atomic<bool> dropped_{false};                 // see MarkDropped
   std::atomic<const TableReader*> mapped_{nullptr};  // reader_ if that is mapped; never reset

@@ -463,6 +463,11 @@ StatusOr<std::shared_ptr<const Version>> Version::Apply(const VersionEdit& edit,
   FinishRuns(&next->runs_);
   next->level0_runs_ = static_cast<int>(
       std::count_if(next->runs_.begin(), next->runs_.end(), [](const Run& r) { return r.level == 0; }));
+  for (const Run& run : next->runs_) {
+    for (const TableRef& t : run.tables) {
+      if (run.level > 0) next->first_expired_ms_ = std::min(next->first_expired_ms_, t->expires_by_ms());
+    }
+  }
   next->index_ = RangeIndex(next->runs_, LaterMap(dranges(), edit));
   for (const VersionEdit::Pin& pin : edit.pins) {
     auto made = std::make_shared<Checkpoint>(

@@ -125,6 +125,8 @@ class Version {
   VersionEdit::Pin PinRuns(std::string name, SequenceNumber sequence, int64_t created_ms) const;
   const RangeTombstonesRef& tombstones() const { return tombstones_; }  // null: none
   int Level0Runs() const { return level0_runs_; }
+  // By then, and no earlier, a whole table below Level0 has expired (K7); INT64_MAX: never.
+  int64_t first_expired_ms() const { return first_expired_ms_; }
   const DrangeMapRef& dranges() const { return index_.map(); }  // null: one Drange
   const RangeIndex& index() const { return index_; }
   // Level0, by Drange; at least one.
@@ -161,6 +163,7 @@ class Version {
 
   std::vector<Run> runs_;                   // newest first
   int level0_runs_ = 0;                     // of them, the first so many
+  int64_t first_expired_ms_ = INT64_MAX;    // see first_expired_ms()
   RangeIndex index_;                        // of runs_, by the latest map
   std::vector<CheckpointRef> checkpoints_;  // by name
   RangeTombstonesRef tombstones_;           // null: none

@@ -231,6 +231,39 @@ TableInfo Table(uint64_t id, const char* from, const char* to) {
   return info;
 }
 
+// An older version below would come to light, and what a table has above it is newer.
+TEST(ColumnsTest, K7ATableThatHasExpiredStaysWhileAnythingIsBelowIt) {
+  const auto expiring = [](uint64_t id, const char* from, const char* to, int64_t ms) {
+    TableInfo info = Table(id, from, to);
+    SetExpiresByMs(ms, &info);
+    info.max_sequence = id;
+    return info;
+  };
+  VersionEdit edit;
+  edit.adds = {{0, 10, expiring(1, "a", "c", 5), nullptr},  // of Level0: older runs may be below it
+               {1, 0, expiring(2, "a", "c", 5), nullptr},
+               {1, 0, expiring(3, "e", "g", 6), nullptr},
+               {1, 0, expiring(4, "k", "m", 100), nullptr},
+               {1, 0, expiring(50, "o", "p", 5), nullptr},  // above the stable number
+               {2, 0, Table(6, "b", "d"), nullptr},
+               {2, 0, expiring(7, "x", "z", 4), nullptr}};
+  const auto version = Version().Apply(edit, {});
+  ASSERT_TRUE(version.ok()) << version.status();
+  EXPECT_EQ((*version)->first_expired_ms(), 4);
+  CompactionState state;
+  EXPECT_FALSE(HoldsExpired(**version, 3, 10));
+  EXPECT_FALSE(PickExpired(**version, 3, 10, &state));
+  EXPECT_TRUE(HoldsExpired(**version, 10, 10));
+  const auto plan = PickExpired(**version, 10, 10, &state);
+  ASSERT_TRUE(plan);
+  std::set<uint64_t> picked;
+  for (const TableRef& t : plan->inputs) picked.insert(t->info().uuid.hi);
+  EXPECT_EQ(picked, (std::set<uint64_t>{3, 7}));
+  EXPECT_TRUE(plan->drop_only);
+  EXPECT_EQ(plan->expired_by_ms, 6);
+  EXPECT_FALSE(PickExpired(**version, 10, 10, &state)) << "they are busy";
+}
+
 // A plan that fails, for its table is damaged or there is no space, keeps no other one from being made.
 TEST(ColumnsTest, APlanThatHasFailedIsPassedOver) {
   VersionEdit edit;

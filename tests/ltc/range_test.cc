@@ -592,6 +592,45 @@ TEST(RangeTest, AnExpiredVersionHidesOlderOnesAndIsDropped) {
   EXPECT_EQ(put("x", -1), Outcome::kInvalidArgument);
 }
 
+// Keys that ascend, as times do: nothing ever overlaps their tables, which no merge reads again.
+TEST(RangeTest, K7TablesThatHaveExpiredGoUnread) {
+  RangeOptions options;
+  options.compaction.level0_runs_trigger = 1;
+  LocalRange range(options);
+  const auto put = [&](int i, int64_t ttl_ms) {
+    const std::string key = KeyOf(i);
+    const WriteEntry entry{ttl_ms == 0 ? ValueType::kPut : ValueType::kPutTtl, key, "value", ttl_ms};
+    ASSERT_EQ(range.Write({&entry, 1}), Outcome::kOk);
+  };
+  const auto drain = [&] {
+    range.range()->SealActive();
+    while (range.range()->stats().rounds > 1 || range.range()->stats().level0_runs > 0)
+      SleepFor(kMillisecond);
+  };
+  constexpr int kTables = 8;
+  constexpr int64_t kTtlMs = 1000;
+  const int64_t begin = WallNowMs();
+  for (int i = 0; i < kTables; ++i) {
+    put(2 * i, kTtlMs);
+    if (i == 3) put(2 * i + 1, 0);  // stays, and its table with it
+    drain();
+  }
+  const int64_t end = WallNowMs();
+  const bool in_time = end < begin + kTtlMs;  // else some went while others were put
+  EXPECT_TRUE(!in_time || range.range()->stats().tables == kTables);
+  SleepFor((kTtlMs + 50) * kMillisecond);
+  put(100, 0);
+  drain();
+  for (const Nanos until = Now() + 20 * kSecond; range.range()->stats().tables > 2 && Now() < until;)
+    SleepFor(kMillisecond);
+  EXPECT_EQ(range.range()->stats().tables, 2u);
+  EXPECT_GE(range.range()->points().published_now_ms(), begin + kTtlMs);
+  EXPECT_LE(range.range()->points().published_now_ms(), end + kTtlMs);
+  EXPECT_EQ(range.Get(KeyOf(7)), "value");
+  EXPECT_EQ(range.Get(KeyOf(6)), std::nullopt);
+  EXPECT_EQ(range.Get(KeyOf(100)), "value");
+}
+
 // A merge publishes no time of the clock, which may be ahead for a moment: only what it has dropped by it.
 TEST(RangeTest, K7AMergePublishesTheExpiryOfWhatItDropped) {
   RangeOptions options;
