@@ -373,7 +373,7 @@ void GroupLog::Look() {
 void GroupLog::MemberFailed(size_t member, ChangeCause cause) {
   if (IsOver()) return;
   closed_ = true;
-  lost_member_ = true;
+  lost_by_ = cause;
   owner_->MemberFailed(group_, group_.members[member].stoc, cause);
 }
 

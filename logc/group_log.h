@@ -32,6 +32,7 @@
 #include <array>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -133,9 +134,9 @@ class GroupLog : public std::enable_shared_from_this<GroupLog> {
   bool closed() const { return closed_; }
   // For a while there has been no member with memory for its next segment: no further record is to join.
   bool refuses() const { return refuses_; }
-  // It has closed because of a member that is to be replaced. What was the matter may be over: while the
-  // group is not replaced, a successor may lie in the group itself.
-  bool lost_member() const { return lost_member_; }
+  // Why it has closed, for a member that is to be replaced. What was the matter may be over: while the group
+  // is not replaced, a successor may lie in the group itself.
+  std::optional<ChangeCause> lost_by() const { return lost_by_; }
   // What is not acknowledged, in lsn order. A WRITE under way may still read its memory.
   std::vector<PendingRecord> TakePending();
   // Closes the log and has its copies freed.
@@ -279,7 +280,7 @@ class GroupLog : public std::enable_shared_from_this<GroupLog> {
   uint64_t file_end_ = 0;                  // bytes of the log's file that records have; posted or not
   std::unique_ptr<Opening> opening_;       // null: none
   bool watched_ = false;                   // a call of Look is due
-  bool lost_member_ = false;               // see lost_member()
+  std::optional<ChangeCause> lost_by_;     // see lost_by()
   bool closed_ = false;                    // see Close
   bool refuses_ = false;                   // see refuses()
   bool freed_ = false;                     // see Free; a file that a member opens after it is freed at once

@@ -17,7 +17,6 @@ namespace nova {
 namespace {
 
 constexpr Nanos kAskMembersEvery = 500 * kMillisecond;  // of a group whose change is under way
-constexpr Nanos kLongestAskMembersPause = 30 * kSecond;
 constexpr const char* kCauseNames[] = {"dead", "slow", "refused", "asked"};  // of ChangeCause
 
 }  // namespace
@@ -127,40 +126,32 @@ class LogClient::StocLog : public LogLane::Host, public std::enable_shared_from_
     change_group_(current, failed, [self = shared_from_this()](StatusOr<LogGroup> next) {
       self->GroupChanged(std::move(next));
     });
-    AskMembersLater(current, kAskMembersEvery);
+    AskMembersLater(current);
   }
 
   // While a change of the group is under way its members are asked now and then, and once all of them
   // answer, logs that have lost one go on in the group itself: a change takes as long as the store is away,
   // or until there is another StoC, and one that stood still or had no memory for a moment is no reason to
-  // wait for that. Each time that was so the next pause is twice as long: where a member answers pings and
-  // fails all the same, every time leaves logs behind.
-  void AskMembersLater(const LogGroup& group, Nanos pause) {
+  // wait for that.
+  void AskMembersLater(const LogGroup& group) {
     Xchg* const xchg = client_->xchgs.front();
-    xchg->Submit([xchg, group, pause, weak = weak_from_this()] {
-      xchg->RunAt(Now() + pause, [group, pause, weak] {
-        if (const auto self = weak.lock()) self->AskMembers(group, pause);
+    xchg->Submit([xchg, group, weak = weak_from_this()] {
+      xchg->RunAt(Now() + kAskMembersEvery, [group, weak] {
+        if (const auto self = weak.lock()) self->AskMembers(group);
       });
     });
   }
   // On the first xchg thread.
-  void AskMembers(const LogGroup& group, Nanos pause) {
+  void AskMembers(const LogGroup& group) {
     if (fenced() || !groups_.IsChanging(group.id)) return;
-    struct Asked {
-      size_t waiting;  // members that have not answered
-      bool all_alive = true;
-    };
-    const auto asked = std::make_shared<Asked>(Asked{group.members.size()});
+    auto silent = std::make_shared<size_t>(group.members.size());
     for (const LogMember& member : group.members) {
-      client_->services.probe->Ask(
-          /*lane=*/0, member, /*near=*/false, [self = shared_from_this(), group, pause, asked](bool alive) {
-            asked->all_alive &= alive;
-            if (--asked->waiting > 0) return;
-            if (!asked->all_alive) return self->AskMembersLater(group, pause);
-            self->OnEveryLane([id = group.id](LogLane* lane) { lane->StayIn(id); });
-            self->AskMembersLater(group, std::min(2 * pause, kLongestAskMembersPause));
-          });
+      const auto answered = [self = shared_from_this(), id = group.id, silent](bool alive) {
+        if (alive && --*silent == 0) self->OnEveryLane([id](LogLane* lane) { lane->StayIn(id); });
+      };
+      client_->services.probe->Ask(/*lane=*/0, member, /*near=*/false, answered);
     }
+    AskMembersLater(group);
   }
 
   void GroupChanged(StatusOr<LogGroup> next) {

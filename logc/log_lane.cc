@@ -10,6 +10,7 @@ namespace nova {
 namespace {
 
 constexpr size_t kStagingChunkBytes = 64 << 10;
+constexpr Nanos kFirstSlowPause = 500 * kMillisecond, kLongestSlowPause = 30 * kSecond;  // see StayIn
 
 }  // namespace
 
@@ -99,6 +100,7 @@ void LogLane::MemberFailed(const LogGroup& group, StocId member, ChangeCause cau
 void LogLane::MoveTo(const LogGroup& group) {
   if (fenced()) return;
   if (group_.id < group.id) group_ = group;
+  slow_pause_ns_ = slow_again_ns_ = 0;
   if (spare_ != nullptr && spare_->group().id != group_.id) FreeSpare();
   groups_->LaneMoved(index(), group_.id);
   std::vector<RoundNumber> rounds;
@@ -111,9 +113,19 @@ void LogLane::MoveTo(const LogGroup& group) {
 
 void LogLane::StayIn(GroupId group) {
   if (fenced() || group_.id != group) return;
+  // Where a member answers pings and fails all the same, each time leaves logs behind.
+  const bool slow_too = Now() >= slow_again_ns_;
+  bool any_slow = false;
   std::vector<RoundNumber> rounds;
   for (const auto& [round, log] : current_) {
-    if (log->lost_member()) rounds.push_back(round);
+    const bool is_slow = log->lost_by() == ChangeCause::kSlow;
+    if (!log->lost_by() || (is_slow && !slow_too)) continue;
+    any_slow |= is_slow;
+    rounds.push_back(round);
+  }
+  if (any_slow) {
+    slow_pause_ns_ = std::clamp(2 * slow_pause_ns_, kFirstSlowPause, kLongestSlowPause);
+    slow_again_ns_ = Now() + slow_pause_ns_;
   }
   if (!rounds.empty() || (spare_ != nullptr && spare_->closed())) FreeSpare();  // may have what they had
   if (rounds.empty()) return;

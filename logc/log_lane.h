@@ -108,6 +108,10 @@ class LogLane : public GroupLog::Owner {
   std::map<RoundNumber, std::vector<std::shared_ptr<GroupLog>>> older_;
   // Opened ahead for the next round, once the log of this one is open. Null also where memory is short.
   std::shared_ptr<GroupLog> spare_;
+  // Logs that a slow member has closed go on in their group again at that time, and then after a pause that
+  // doubles, until the group is replaced.
+  Nanos slow_again_ns_ = 0;
+  Nanos slow_pause_ns_ = 0;
   std::shared_ptr<Staging> staging_;        // the chunk being filled
   std::atomic<size_t> in_flight_bytes_{0};  // see in_flight_bytes()
   bool flush_due_ = false;                  // Flush will be called at the end of this turn

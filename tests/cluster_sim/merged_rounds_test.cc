@@ -53,7 +53,7 @@ void ExpectKeys(Client* client, uint64_t puts) {
 // however long rounds may be held back and merged.
 TEST(MergedLogsTest, M3TheirLogsStayWithinTheShareThatTheyMayHave) {
   for (const double log_share : {1.0, 2.0, 4.0}) {
-    Simulate(1, [log_share] {
+    Simulate(2, [log_share] {
       SimClusterOptions options = SlowDisks(log_share);
       options.ltc.hosted.range.merge_rounds = MergeRounds::kAlways;
       options.ltc.hosted.range.table_lag_ns = 3600 * kSecond;
