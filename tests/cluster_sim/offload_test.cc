@@ -313,7 +313,7 @@ TEST_F(OffloadTest, StocsThatTakeNoJobsAreAskedOnceInEachOfTheirStarts) {
     EXPECT_EQ(w.Jobs("offloaded_total") + w.Jobs("failed_total") + w.Jobs("lost_total"), 0);
     w.cluster.Kill("stoc-1");
     ASSERT_TRUE(w.cluster.Start("stoc-1").ok());
-    ASSERT_NO_FATAL_FAILURE(w.Write(20));
+    ASSERT_NO_FATAL_FAILURE(w.Write(60));
     ASSERT_TRUE(w.WaitWholeAndTidy(60 * kSecond)) << w.last;
     EXPECT_EQ(w.Jobs("refused_total"), 6);
     w.ExpectWhatWasWritten();
