@@ -97,7 +97,8 @@ KeyInterval UsedKeys(const TableInfo& t);
 // Bytes of data in the blocks that hold used keys: the property set together with the bounds, else all.
 uint64_t UsedBytes(const TableInfo& t);
 void SetUsedBytes(uint64_t bytes, TableInfo* t);
-// The wall clock, in ms, by which each entry of the table has expired (K7); INT64_MAX: one never does.
+// The wall clock, in ms, by which each entry of the table has expired (range deletion, expiry, K7);
+// INT64_MAX: one never does.
 int64_t ExpiresByMs(const TableInfo& t);
 void SetExpiresByMs(int64_t ms, TableInfo* t);
 
